@@ -109,7 +109,7 @@ fn with_plan(root: &str, name: &str) -> Vec<(bool, Option<String>)> {
         let mut plans = FitPlans::of(&flawed.devices(), &options).unwrap();
         let FitTogether { cures, plan, fits, .. } = plans.with_plan.remove(0)?;
         let (plan, fits) = (plan.unwrap(), fits.unwrap());
-        let mut stories = cures.places.iter().map(|&place| plans.cures[0][place].advice.story.name());
+        let mut stories = cures.places.iter().map(|&place| plans.cures[0][place].advice.kind.name());
         if !stories.all(|name| Some(name) == story["story"].as_str()) {
             return None;
         }
@@ -147,7 +147,7 @@ fn needs(root: &str, name: &str) -> Option<Result<(), String>> {
     };
     let flawed = ask(name);
     let mut cures = flawed.cures.into_iter().flatten();
-    let cure = cures.find(|cure| Some(cure.advice.story.name()) == story["story"].as_str())?;
+    let cure = cures.find(|cure| Some(cure.advice.kind.name()) == story["story"].as_str())?;
     let Saving::Played { needs: Some(said), trust, .. } = cure.advice.saving else { return None };
     let truth = ask(&cured(name)).plans.devices.iter().find_map(|device| device.as_it_is.as_ref()?.needs)?;
     let is_off = trust != Trust::Uncertain && said.abs_diff(truth) > truth / 1000 * MOST_OFF_NEEDS;
@@ -176,7 +176,7 @@ fn judge(case: &Case) -> Vec<String> {
     if kind == "healthy" {
         return advice.iter().map(|advice| format!("{name}: healthy, but {}", advice.cure)).collect();
     }
-    let own = advice.iter().find(|advice| advice.story.name() == kind);
+    let own = advice.iter().find(|advice| advice.kind.name() == kind);
     match (story["variant"].as_str(), own) {
         (Some("flawed"), None) => problem(format!("{kind} is not found")),
         (Some("flawed"), Some(own)) => [place(own, story), bytes(own, story)].concat(),

@@ -4,7 +4,8 @@
 //! is used, then each step frees the oldest one. A list of all batches is recognized by blocks of one size that are
 //! allocated before the first pass and stay live, at least as many as there are passes.
 
-use super::{Finding, Remedy, Story, Way};
+use super::rules::Evidence;
+use super::{Finding, Remedy, RuleKind, Way};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
@@ -24,7 +25,8 @@ const CURE: &str = "move each batch to the device when it is needed";
 const CODE: &str = "batch = [t.pin_memory().to(\"cuda\", non_blocking=True) for t in batch]  # one batch at a time";
 
 /// One finding for each line that loads batches.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     let roles = device.roles();
     let mut of_line: BTreeMap<FrameId, Vec<u32>> = BTreeMap::new();
     // Batches that are loaded ahead are first loaded where the loader is created.
@@ -215,7 +217,7 @@ fn is_unnamed(device: &Device<'_>, index: u32) -> bool {
 
 fn finding(line: FrameId, evidence: String, remedy: Remedy) -> Finding {
     Finding {
-        story: Story::DataloaderPrefetchGpu,
+        kind: RuleKind::DataloaderPrefetchGpu,
         line: Some(line),
         cure: CURE.to_owned(),
         evidence,

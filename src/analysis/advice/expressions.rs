@@ -4,8 +4,9 @@
 //! input. A loop that repeats one allocation on a line looks similar, but releases no tensor that another line allocated. The input
 //! may also stay: `y = x.float() / 255` makes a cast that only the next operator of the line uses.
 
+use super::rules::Evidence;
 use super::whole_copies::{function, goes_behind, line};
-use super::{Finding, Remedy, Story, Way};
+use super::{Finding, Remedy, RuleKind, Way};
 use crate::facts::device::Device;
 use crate::facts::training::Phase;
 use crate::model::FrameId;
@@ -31,7 +32,8 @@ struct Chain {
 }
 
 /// One finding, for the expression whose results are live at the peak.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     let history = device.history();
     let peak = history.maxima[Metric::Allocated as usize];
     let least = (u64::try_from(peak.bytes).unwrap_or(0) / NOTABLE_PART).max(1);
@@ -170,7 +172,7 @@ fn finding(device: &Device<'_>, named: &Chain, from: Origin, is_even: bool, chai
         way("compute in place, in the tensor's own dtype", code, Lives { doubt: Some(UNKNOWN_DTYPE), ..uncast })
     });
     Some(Finding {
-        story: Story::Temporary,
+        kind: RuleKind::Temporary,
         line: Some(named.line),
         cure: in_place.cure.clone(),
         evidence: format!(

@@ -3,8 +3,9 @@
 //! The functions `_multi_tensor_NAME` of `torch.optim` allocate a list of blocks, one for each parameter; functions for
 //! a single tensor allocate one block at a time; fused kernels allocate none.
 
+use super::rules::Evidence;
 use super::stacks::Marked;
-use super::{Finding, Remedy, Story, Way};
+use super::{Finding, Remedy, RuleKind, Way};
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::facts::training::Category;
@@ -35,7 +36,8 @@ const OF_OTHERS: [u64; 2] = [1, 6];
 const SMALL: u64 = 8 << 20;
 
 /// One finding for each line that calls `step` of such an optimizer.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     let marked = Marked::of(device, |path, name, kind| {
         kind == FrameKind::Torch && path.starts_with("torch/optim/") && name.starts_with("_multi_tensor_")
     });
@@ -107,7 +109,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
         (cure, "foreach=False", cost, Remedy::Ways(vec![way]))
     };
     Some(Finding {
-        story: Story::ForeachTemporaries,
+        kind: RuleKind::ForeachTemporaries,
         line,
         cure: cure.to_owned(),
         evidence: format!(

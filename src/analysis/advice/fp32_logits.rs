@@ -3,8 +3,9 @@
 //! `cross_entropy` keeps the logarithms of all probabilities for backward, which then allocates their gradient, and
 //! the gradient of the logits in their dtype.
 
+use super::rules::Evidence;
 use super::stacks::Marked;
-use super::{Finding, Remedy, Story};
+use super::{Finding, Remedy, RuleKind};
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
@@ -26,7 +27,8 @@ const PART_OF_PEAK: u64 = 2;
 const PART_OF_LOGITS: u64 = 1000;
 
 /// Losses whose blocks are a large part of the peak.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     let trained = find_trained(device);
     if trained.is_empty() { scored(device).into_iter().collect() } else { trained }
 }
@@ -81,7 +83,7 @@ fn find_trained(device: &Device<'_>) -> Vec<Finding> {
     }
     let cast = if is_cast { " in float32, twice the size of the layer's output" } else { "" };
     vec![Finding {
-        story: Story::Fp32Logits,
+        kind: RuleKind::Fp32Logits,
         line,
         cure: format!("compute logits and loss in {PIECES} chunks of tokens"),
         evidence: format!(
@@ -129,7 +131,7 @@ fn scored(device: &Device<'_>) -> Option<Finding> {
     let split = |index: usize| (index as u32, blocks[index].requested.div_ceil(u64::from(PIECES)));
     let resized = all.iter().flat_map(|&first| (first..first + 4).map(split)).collect();
     Some(Finding {
-        story: Story::Fp32Logits,
+        kind: RuleKind::Fp32Logits,
         line: device.sites().site_frame(device.track.stack_of(first + 1)),
         cure: format!("compute logits and loss in {PIECES} chunks of tokens"),
         evidence: format!(

@@ -1,9 +1,8 @@
 //! Finds CUDA graphs that each have their own pool: no other graph can use memory that a graph frees during its capture.
 
-use super::model_calls::ModelCalls;
+use super::rules::Evidence;
 use super::stacks::common_line;
-use super::{Finding, Remedy, Story};
-use crate::facts::device::Device;
+use super::{Finding, Remedy, RuleKind};
 use crate::facts::grouping::private_pools::{PoolKind, PrivatePools};
 use crate::model::bytes::Bytes;
 use crate::model::{PoolId, StackId};
@@ -11,7 +10,8 @@ use crate::play::changes::Lives;
 use std::collections::BTreeMap;
 
 /// One finding for all graphs that have their own pool.
-pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let (device, calls) = (evidence.device, evidence.calls());
     if calls.private.is_empty() {
         return Vec::new();
     }
@@ -35,7 +35,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let segments = device.track.segments().iter().filter(|segment| segment.pool.is_some_and(is_own));
     let reserved = segments.fold(0u64, |sum, segment| sum.saturating_add(segment.total_size));
     vec![Finding {
-        story: Story::GraphPools,
+        kind: RuleKind::GraphPools,
         line: common_line(device, &stacks),
         cure: "capture the CUDA graphs into one pool".to_owned(),
         evidence: format!(

@@ -8,7 +8,7 @@
 use super::kept_over_steps::sizes_of_inputs;
 use super::model_calls::{ModelCall, born_in};
 use super::variables::{Function, frame_of_function};
-use super::{Finding, Remedy, Story, Way};
+use super::{Finding, Remedy, RuleKind, Way};
 use crate::facts::device::Device;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::{Editor, Lives};
@@ -204,5 +204,5 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
 
 fn finding(line: Option<FrameId>, evidence: String, ways: Vec<Way>) -> Finding {
     let (cure, code) = ways.first().map(|way| (way.cure.clone(), way.code.clone())).unwrap_or_default();
-    Finding { story: Story::RetainedGraph, line, cure, evidence, cost: None, code, remedy: Remedy::Ways(ways) }
+    Finding { kind: RuleKind::RetainedGraph, line, cure, evidence, cost: None, code, remedy: Remedy::Ways(ways) }
 }

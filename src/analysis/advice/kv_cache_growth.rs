@@ -3,7 +3,8 @@
 //! Every copy is larger than the previous one by the same number of bytes. Both are live during the copy, and the new
 //! one fits into none of the free blocks that earlier copies left.
 
-use super::{Finding, Remedy, Story, Way};
+use super::rules::Evidence;
+use super::{Finding, Remedy, RuleKind, Way};
 use crate::facts::device::Device;
 use crate::facts::training::Role;
 use crate::model::bytes::Bytes;
@@ -30,7 +31,8 @@ struct Cache {
 }
 
 /// One finding for all caches that grow in one function.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     let snapshot = device.snapshot();
     let mut of_function = BTreeMap::new();
     for (stack, blocks) in (0u32..).map(StackId).zip(may_grow(device)) {
@@ -170,7 +172,7 @@ fn finding(device: &Device<'_>, line: FrameId, caches: &[Cache]) -> Finding {
             .to_owned(),
     ];
     Finding {
-        story: Story::KvCacheGrowth,
+        kind: RuleKind::KvCacheGrowth,
         line: Some(line),
         cure: cure.to_owned(),
         evidence: format!(

@@ -5,7 +5,7 @@
 
 use super::frozen::frozen;
 use super::model_calls::ModelCalls;
-use super::{Finding, Remedy, Story};
+use super::{Finding, Remedy, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
@@ -83,7 +83,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     let line = state.and_then(|&(index, _)| device.sites().site_frame(device.track.stack_of(index as usize)));
     let line = line.filter(|&line| device.sites().is_own(line))?;
     Some(Finding {
-        story: Story::OptimizerStatesOfFrozen,
+        kind: RuleKind::OptimizerStatesOfFrozen,
         line: Some(line),
         cure:
             "before you create the optimizer that steps here, freeze the base weights that the low-rank weights adapt"

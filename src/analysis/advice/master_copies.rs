@@ -4,9 +4,9 @@
 //! large as each copy that it updates. Copies without states belong to weights that are not trained. If the optimizer has no states,
 //! such as SGD without momentum, copies of weights without gradients do.
 
-use super::model_calls::ModelCalls;
+use super::rules::Evidence;
 use super::whole_copies::line;
-use super::{Finding, Remedy, SCALAR, Story, Way};
+use super::{Finding, Remedy, RuleKind, SCALAR, Way};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::FrameId;
@@ -26,7 +26,8 @@ const MOST_STATES: usize = 3;
 const NOTABLE_PART: u64 = 20;
 
 /// One finding for each line that makes such copies.
-pub(super) fn find(device: &Device<'_>, _: &ModelCalls) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     let passes: Vec<_> = device.phases().spans.iter().filter(|span| span.phase == Phase::Backward).collect();
     let Some(last) = passes.last().filter(|_| passes.len() >= LEAST_PASSES) else { return Vec::new() };
     let mut sizes: BTreeMap<u64, usize> = BTreeMap::new();
@@ -147,7 +148,7 @@ fn finding(device: &Device<'_>, line: FrameId, copies: usize, unused: &[u32], ha
     let code = vec!["copies = [p.detach().float() for p in model.parameters() if p.requires_grad]  # freeze the other weights first"
             .to_owned()];
     (bytes >= (peak / NOTABLE_PART).max(1)).then(|| Finding {
-        story: Story::OptimizerStatesOfFrozen,
+        kind: RuleKind::OptimizerStatesOfFrozen,
         line: Some(line),
         cure: cure.to_owned(),
         evidence: format!(

@@ -3,7 +3,7 @@
 
 use super::kept_over_steps::{Kept, LONGEST_LINE, SMALL, backward_line, inputs, is_freed_by_backward, is_of_forward};
 use super::model_calls::{ModelCall, born_in};
-use super::{Finding, Remedy, Story, Way};
+use super::{Finding, Remedy, RuleKind, Way};
 use crate::facts::device::Device;
 use crate::facts::training::Role;
 use crate::model::StackId;
@@ -90,7 +90,7 @@ pub(super) fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept
     };
     let most = retained.iter().map(|kept| kept.bytes()).max()?;
     Some(Finding {
-        story: Story::RetainedGraph,
+        kind: RuleKind::RetainedGraph,
         line: backward_line(device, first.call).or(Some(first.call.line)),
         cure: way.cure.clone(),
         evidence: format!("every graph, up to {}, stays alive after its backward pass is done", Bytes(most)),

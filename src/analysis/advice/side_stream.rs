@@ -4,8 +4,9 @@
 //! requests more.
 
 use super::dataloader_prefetch::passes;
+use super::rules::Evidence;
 use super::stacks::{Marked, common_line};
-use super::{Finding, Remedy, Story};
+use super::{Finding, Remedy, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Role};
 use crate::model::bytes::Bytes;
@@ -33,7 +34,8 @@ struct Stream {
 }
 
 /// One finding for each of the streams that request the most, without the first.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     let (track, history) = (device.track, device.history());
     // Most programs use only one stream.
     let mut numbers = device.snapshot().contexts.iter().map(|context| context.stream);
@@ -98,7 +100,7 @@ fn finding(device: &Device<'_>, number: u64, stream: &Stream, (main_number, main
     let category = |&index: &u32| device.categories().get(index as usize).category;
     let computes = stream.blocks.iter().map(category).any(|it| !matches!(it, Category::Input | Category::Unknown));
     (reserved > 0 && computes && !is_one_ahead(device, stream)).then(|| Finding {
-        story: Story::SideStreamStranding,
+        kind: RuleKind::SideStreamStranding,
         line,
         cure: format!("run this code on the {name}"),
         evidence: format!(

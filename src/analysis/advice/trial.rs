@@ -1,6 +1,6 @@
 //! Simulates cures, to measure what they save.
 
-use super::{Advice, Alternative, CodeLine, Finding, Remedy, Story, Way};
+use super::{Advice, Alternative, CodeLine, Finding, Remedy, Way};
 use crate::facts::device::Device;
 use crate::model::bytes::Bytes;
 use crate::model::{AllocatorSettings, FrameId};
@@ -22,10 +22,6 @@ const WAYS: &str = "only one of several fixes is simulated at a time";
 /// Why a saving is a lower bound: with the change, usage is highest at the start of the recording, which no change lowers.
 const FROM_THE_START: &str =
     "with the change, the peak is where the recording starts; what the change would save before that is unknown";
-/// Emptying the cache costs time: it is worthwhile only if it saves 1/N of reserved memory.
-const PART_RELEASED: u64 = 8;
-/// Expandable segments need support by the driver: they are a cure only if lengths that vary waste 1/N of reserved memory.
-const PART_WASTED: u64 = 32;
 
 /// The saving of a cure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +126,7 @@ impl<'d, 'a> Trial<'d, 'a> {
 
     /// A finding with the saving of its cure; `None` if the saving is too small.
     pub fn advice(&self, finding: Finding) -> Option<(Advice, Remedy)> {
-        let Finding { story, line, cure, evidence, cost, code, remedy } = finding;
+        let Finding { kind, line, cure, evidence, cost, code, remedy } = finding;
         let (remedy, mut saving, alternatives) = match remedy {
             Remedy::Ways(ways) => self.first_of(ways)?,
             remedy => {
@@ -138,50 +134,39 @@ impl<'d, 'a> Trial<'d, 'a> {
                 (remedy, saving, Vec::new())
             }
         };
+        let policy = kind.policy();
         let is_worth_it = match &saving {
-            Saving::Played { reserved, .. } if story == Story::ReleaseCache => {
-                reserved.by() >= reserved.before / PART_RELEASED
+            Saving::Played { allocated, reserved, .. } => {
+                policy.least_part_reserved.is_none_or(|part| reserved.by() >= reserved.before / part)
+                    && (!policy.must_lower_allocated || allocated.is_notable())
             }
-            // Only a simulation shows whether later requests fit the segments that stay.
-            Saving::NotPlayed { .. } if story == Story::ReleaseCache => false,
-            Saving::Played { reserved, .. } if story == Story::FragmentationVarlen => {
-                reserved.by() >= reserved.before / PART_WASTED
-            }
-            // Nobody recomputes a layer, copies results or rewrites operators for a saving that depends on where blocks are placed.
-            Saving::Played { allocated, .. }
-                if matches!(story, Story::Fp32Logits | Story::AccumulatingMetrics | Story::Temporary) =>
-            {
-                allocated.is_notable()
-            }
-            _ => true,
+            Saving::NotPlayed { .. } => !policy.must_be_simulated,
         };
         if !is_worth_it {
             return None;
         }
         if let Saving::Played { trust, reserved_trust, because, .. } = &mut saving {
-            // The placement of blocks depends on how the program uses the chunks, and the memory that it releases.
-            if matches!(story, Story::Fp32Logits | Story::ReleaseCache) {
+            if policy.is_reserved_uncertain {
                 *reserved_trust = Trust::Uncertain;
             }
             let is_cut = self.testbed.as_ref().is_ok_and(|(testbed, _)| !testbed.program.refusals.is_empty());
-            if is_cut && story.piles_up() && *trust != Trust::Uncertain {
+            if is_cut && policy.piles_up && *trust != Trust::Uncertain {
                 (*trust, *reserved_trust) = (Trust::Uncertain, Trust::Uncertain);
                 "the program ran out of memory, so what it would have done next is unknown".clone_into(because);
             }
         }
         saving.leave_room_for_placement();
         let line = line.and_then(|frame| self.line(frame));
-        let copies = self.copies(story, &remedy);
-        Some((Advice { story, line, cure, evidence, cost, copies, code, saving, alternatives }, remedy))
+        let copies = self.copies(&remedy).filter(|_| policy.copies_results);
+        Some((Advice { kind, line, cure, evidence, cost, copies, code, saving, alternatives }, remedy))
     }
 
     /// Bytes that a cure copies to the CPU: all results that the program collects there.
-    fn copies(&self, story: Story, remedy: &Remedy) -> Option<u64> {
+    fn copies(&self, remedy: &Remedy) -> Option<u64> {
         let Remedy::Lives(lives) = remedy else { return None };
         let requested =
             |&(index, _): &(u32, _)| self.device.track.allocation(index as usize).map(|made| made.requested);
-        (story == Story::AccumulatingMetrics)
-            .then(|| lives.freed.iter().filter_map(requested).fold(0, u64::saturating_add))
+        Some(lives.freed.iter().filter_map(requested).fold(0, u64::saturating_add))
     }
 
     /// The first of several cures with its saving, and the others as alternatives; `None` if the saving is too small.
@@ -227,7 +212,7 @@ impl<'d, 'a> Trial<'d, 'a> {
     /// allocated memory, and still does so once the leak is cured.
     pub fn drop_parts_of_a_leak(&self, all: &mut Vec<(Advice, Remedy)>) {
         let Some((leak, Remedy::Lives(cured))) = all.first().cloned() else { return };
-        if !leak.story.piles_up() {
+        if !leak.kind.piles_up() {
             return;
         }
         let Saving::Played { allocated: Lowered { after: alone, .. }, .. } = leak.saving else { return };

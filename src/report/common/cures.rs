@@ -1,7 +1,7 @@
 //! Changes to a program, in the same words in every answer.
 
 use super::document::{Document, Tone};
-use crate::analysis::advice::{Advice, Alternative, CodeLine, Lowered, Saving, Story};
+use crate::analysis::advice::{Advice, Alternative, CodeLine, Lowered, RuleKind, Saving};
 use crate::model::bytes::Bytes;
 use crate::play::Trust;
 use serde::Serialize;
@@ -98,7 +98,7 @@ impl From<&Advice> for AdviceRow {
             |line: &CodeLine| AdviceLine { file: line.file.clone(), line: line.line, function: line.function.clone() };
         let Figures { allocated, reserved, trust, reserved_trust, because, at_least } = Figures::of(&advice.saving);
         Self {
-            kind: advice.story.name(),
+            kind: advice.kind.name(),
             change: advice.cure.clone(),
             place: advice.line.iter().map(line).collect(),
             evidence: advice.evidence.clone(),
@@ -173,7 +173,7 @@ fn saved(Lowered { before, after }: Lowered) -> i64 {
 pub(crate) fn change(advice: &Advice) -> String {
     match &advice.line {
         // A setting is not set where the memory is requested.
-        Some(line) if advice.story == Story::FragmentationVarlen => {
+        Some(line) if advice.kind == RuleKind::FragmentationVarlen => {
             format!("{}; sizes vary at {}", advice.cure, line.label)
         }
         Some(line) => format!("{}, at {}", advice.cure, line.label),

@@ -6,8 +6,9 @@
 mod by_hand;
 mod named;
 
+use super::rules::Evidence;
 use super::stacks::Marked;
-use super::{Finding, Remedy, Story, Way};
+use super::{Finding, Remedy, RuleKind, Way};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
@@ -47,7 +48,8 @@ const AROUND: u32 = 16;
 
 /// One finding for each line that makes such a matrix. If it will not be simulated, only what is alive at the peak,
 /// or within [`AROUND`] entries of it, matters.
-pub(super) fn find(device: &Device<'_>, is_simulated: bool) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let (device, is_simulated) = (evidence.device, evidence.is_simulated);
     let weights = Weights { device, sizes: OnceLock::new() };
     let mut of_line: BTreeMap<Option<FrameId>, Vec<Matrix>> = BTreeMap::new();
     let (named, by_hand) = parallel::join(|| named::matrices(device, &weights), || by_hand::matrices(device, &weights));
@@ -219,7 +221,7 @@ fn finding(
         Remedy::Ways(vec![Way { cure: cure.to_owned(), code, least, most, unknown }])
     };
     Some(Finding {
-        story: Story::AttentionMatrix,
+        kind: RuleKind::AttentionMatrix,
         line,
         cure: cure.to_owned(),
         evidence: format!(
