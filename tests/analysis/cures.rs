@@ -147,7 +147,7 @@ fn exact_savings_are_exact() {
 fn the_cache_is_emptied_before_a_loop_and_not_in_it() {
     let emptied = found("fixtures/advice/superres.pickle.gz", RuleKind::ReleaseCache);
     assert_eq!(label(&emptied), "superres.py:40 <module>");
-    assert_eq!(emptied.cure, "call torch.cuda.empty_cache() once before the loop that runs this line");
+    assert_eq!(emptied.change, "call torch.cuda.empty_cache() once before the loop that runs this line");
 }
 
 /// The best weights of each fold stay, and those before them are replaced.
@@ -197,7 +197,7 @@ fn states_that_every_update_replaces_are_no_temporaries() {
 fn a_copy_of_all_gradients_is_found_where_only_a_norm_needs_it() {
     let copy = assert_cures("gradnorm", RuleKind::Temporary, "gradnorm.py:7 clip_gradients");
     assert_eq!(
-        copy.cure,
+        copy.change,
         "if this line copies all gradients to compute their norm, compute the norm of each gradient separately"
     );
     let Saving::Played { trust, .. } = copy.saving else { panic!("{:?}", copy.saving) };
@@ -270,7 +270,7 @@ fn mistakes_of_strangers_are_found() {
     // A convolution's output, which only `relu` needs.
     let relu = found(&format!("{REAL}/HugePandaCoder-796241_my_snapshot.pickle.gz"), RuleKind::Temporary);
     assert_eq!(
-        (label(&relu), relu.cure.as_str()),
+        (label(&relu), relu.change.as_str()),
         ("Model_BasicNCA2D_fast.py:64 update", "call relu with inplace=True")
     );
     // Most memory belongs to a model that is moved: smaller inputs do not reduce it.

@@ -174,13 +174,13 @@ fn judge(case: &Case) -> Vec<String> {
     let kind = story["story"].as_str().unwrap();
     let problem = |text: String| vec![format!("{name}: {text}")];
     if kind == "healthy" {
-        return advice.iter().map(|advice| format!("{name}: healthy, but {}", advice.cure)).collect();
+        return advice.iter().map(|advice| format!("{name}: healthy, but {}", advice.change)).collect();
     }
     let own = advice.iter().find(|advice| advice.kind.name() == kind);
     match (story["variant"].as_str(), own) {
         (Some("flawed"), None) => problem(format!("{kind} is not found")),
         (Some("flawed"), Some(own)) => [place(own, story), bytes(own, story)].concat(),
-        (_, Some(own)) => problem(format!("cured, but {}", own.cure)),
+        (_, Some(own)) => problem(format!("cured, but {}", own.change)),
         (_, None) => Vec::new(),
     }
     .into_iter()
@@ -207,11 +207,11 @@ fn bytes(advice: &Advice, story: &Value) -> Vec<String> {
     let own = figures(&advice.saving, story, story);
     let others = advice.alternatives.iter().flat_map(|other| {
         let all = story["alternatives"].as_array().into_iter().flatten();
-        let truth = all.into_iter().find(|truth| other.cure.contains(truth["cure"].as_str().unwrap()));
+        let truth = all.into_iter().find(|truth| other.change.contains(truth["cure"].as_str().unwrap()));
         truth.map_or_else(Vec::new, |truth| figures(&other.saving, story, truth))
     });
     let told =
-        |truth: &&Value| advice.alternatives.iter().any(|other| other.cure.contains(truth["cure"].as_str().unwrap()));
+        |truth: &&Value| advice.alternatives.iter().any(|other| other.change.contains(truth["cure"].as_str().unwrap()));
     let missing = story["alternatives"].as_array().into_iter().flatten().filter(|truth| !told(truth));
     let missing = missing.map(|truth| format!("{} is no alternative", truth["cure"]));
     own.into_iter().chain(others).chain(missing).collect()

@@ -5,7 +5,7 @@
 
 use super::rules::Evidence;
 use super::stacks::Marked;
-use super::{Finding, Remedy, RuleKind};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::model::FrameId;
 use crate::model::bytes::Bytes;
@@ -70,18 +70,20 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     vec![Finding {
         kind: RuleKind::Temporary,
         line: line(named),
-        cure: format!("call {function} with inplace=True"),
         evidence: format!(
             "the input and the result of {function}, {} each, are both live at the peak; nothing needs the input afterwards{elsewhere}",
             Bytes(block(named).size)
         ),
         cost: None,
-        code: vec![format!("x = F.{function}(x, inplace=True)  # a module takes inplace=True when it is created")],
-        remedy: Remedy::Lives(Lives {
-            removed: pairs.iter().map(|&(_, result)| result).collect(),
-            freed: pairs.iter().map(|&(input, result)| (input, block(result).freed.saturating_sub(1))).collect(),
-            ..Lives::default()
-        }),
+        fixes: vec![Fix::new(
+            format!("call {function} with inplace=True"),
+            [format!("x = F.{function}(x, inplace=True)  # a module takes inplace=True when it is created")],
+            Lives {
+                removed: pairs.iter().map(|&(_, result)| result).collect(),
+                freed: pairs.iter().map(|&(input, result)| (input, block(result).freed.saturating_sub(1))).collect(),
+                ..Lives::default()
+            },
+        )],
     }]
 }
 

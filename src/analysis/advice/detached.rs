@@ -4,7 +4,7 @@
 use super::kept_over_steps::is_freed_by_backward;
 use super::model_calls::{ModelCall, born_in};
 use super::rules::Evidence;
-use super::{Finding, Remedy, RuleKind};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::Category;
 use crate::model::bytes::Bytes;
@@ -151,13 +151,15 @@ fn finding(device: &Device<'_>, line: FrameId, parts: &[Part]) -> Option<Finding
     Some(Finding {
         kind: RuleKind::EvalWithoutNoGrad,
         line: Some(line),
-        cure: "make this call under torch.no_grad()".to_owned(),
         evidence: format!(
             "each call keeps {} for a backward pass, but this line frees that memory before any backward pass, for example by detaching the result",
             Bytes(most)
         ),
         cost: None,
-        code: vec!["with torch.no_grad():  # around this call alone".to_owned()],
-        remedy: Remedy::Lives(lives),
+        fixes: vec![Fix::new(
+            "make this call under torch.no_grad()",
+            ["with torch.no_grad():  # around this call alone"],
+            lives,
+        )],
     })
 }

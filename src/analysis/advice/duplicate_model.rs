@@ -3,7 +3,7 @@
 
 use super::model_calls::{ModelCall, ModelCalls, born_in, inside};
 use super::rules::Evidence;
-use super::{Finding, Remedy, RuleKind, SCALAR};
+use super::{Finding, Fix, RuleKind, SCALAR};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, PlaceId, Role};
 use crate::model::bytes::Bytes;
@@ -393,7 +393,7 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64, doubt:
     } else {
         String::new()
     };
-    let (cure, code) = match way {
+    let (change, code) = match way {
         Way::Loaded => (
             "load the state dict on the CPU, and delete it once the model has loaded it",
             vec!["checkpoint = torch.load(path, map_location=\"cpu\")", "del checkpoint  # after load_state_dict"],
@@ -415,7 +415,6 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64, doubt:
     Finding {
         kind: RuleKind::DuplicateModel,
         line: Some(FrameId(line)),
-        cure: cure.to_owned(),
         evidence: match way {
             Way::Moved => {
                 format!("a model of {} is moved to the device here, and the recording shows no call to it", Bytes(each))
@@ -426,8 +425,7 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64, doubt:
             ),
         },
         cost: (way == Way::Model).then(|| "each update then copies the weights to the CPU".to_owned()),
-        code: code.into_iter().map(str::to_owned).collect(),
-        remedy: Remedy::Lives(lives),
+        fixes: vec![Fix::new(change, code, lives)],
     }
 }
 

@@ -4,7 +4,7 @@
 //! before the next backward pass, so it probably serves a norm, which the norms of the single gradients give as well.
 
 use super::rules::Evidence;
-use super::{Finding, Remedy, RuleKind, whole_copies};
+use super::{Finding, Fix, RuleKind, whole_copies};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::FrameId;
@@ -44,21 +44,20 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     vec![Finding {
         kind: RuleKind::Temporary,
         line: line(device, named as u32),
-        cure: "if this line copies all gradients to compute their norm, compute the norm of each gradient separately"
-            .to_owned(),
         evidence: format!(
             "this line allocates one tensor as large as all gradients together, {}; while it is live and before the next forward pass, the program allocates nothing as large as a quarter of it, except in the optimizer",
             Bytes(made.size)
         ),
         cost: Some("one call for each gradient instead of one for all".to_owned()),
-        code: vec![
-            "norm = torch.stack([p.grad.norm() for p in parameters]).norm()  # the norm of all gradients".to_owned(),
-        ],
-        remedy: Remedy::Lives(Lives {
-            removed: again.map(|(index, ..)| index).collect(),
-            doubt: Some("the recording does not show what the tensor is for"),
-            ..Lives::default()
-        }),
+        fixes: vec![Fix::new(
+            "if this line copies all gradients to compute their norm, compute the norm of each gradient separately",
+            ["norm = torch.stack([p.grad.norm() for p in parameters]).norm()  # the norm of all gradients"],
+            Lives {
+                removed: again.map(|(index, ..)| index).collect(),
+                doubt: Some("the recording does not show what the tensor is for"),
+                ..Lives::default()
+            },
+        )],
     }]
 }
 

@@ -5,7 +5,7 @@
 
 use super::rules::Evidence;
 use super::stacks::Marked;
-use super::{Finding, Remedy, RuleKind};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
@@ -85,14 +85,16 @@ fn find_trained(device: &Device<'_>) -> Vec<Finding> {
     vec![Finding {
         kind: RuleKind::Fp32Logits,
         line,
-        cure: format!("compute logits and loss in {PIECES} chunks of tokens"),
         evidence: format!(
             "{count} blocks hold {} at the peak: the logits of all tokens{cast}, and the buffers of the loss",
             Bytes(sum)
         ),
         cost: Some("backward recomputes the last layer".to_owned()),
-        code: chunked_loss(PIECES),
-        remedy: Remedy::Changes(vec![Change::ChunkLoss { pieces: PIECES }]),
+        fixes: vec![Fix::new(
+            format!("compute logits and loss in {PIECES} chunks of tokens"),
+            chunked_loss(PIECES),
+            Change::ChunkLoss { pieces: PIECES },
+        )],
     }]
 }
 
@@ -130,24 +132,13 @@ fn scored(device: &Device<'_>) -> Option<Finding> {
     let first = all.iter().copied().max_by_key(|&first| at_peak(first)).filter(|&first| at_peak(first) >= least)?;
     let split = |index: usize| (index as u32, blocks[index].requested.div_ceil(u64::from(PIECES)));
     let resized = all.iter().flat_map(|&first| (first..first + 4).map(split)).collect();
-    Some(Finding {
-        kind: RuleKind::Fp32Logits,
-        line: device.sites().site_frame(device.track.stack_of(first + 1)),
-        cure: format!("compute logits and loss in {PIECES} chunks of tokens"),
-        evidence: format!(
+    Some(Finding { kind: RuleKind::Fp32Logits, line: device.sites().site_frame(device.track.stack_of(first + 1)), evidence: format!(
             "the logits of all tokens, {}, are cast to float32, and softmax or log_softmax makes a tensor of the same size; {} of these are in use \
              at the peak",
             Bytes(blocks[first].size),
             Bytes(at_peak(first))
-        ),
-        cost: None,
-        code: vec![
-            format!("chunks = zip(hidden.flatten(0, 1).chunk({PIECES}), targets.flatten().chunk({PIECES}))"),
-            "loss = sum(F.cross_entropy(head(h).float(), t, reduction=\"sum\") for h, t in chunks) / targets.numel()"
-                .to_owned(),
-        ],
-        remedy: Remedy::Lives(Lives { resized, ..Lives::default() }),
-    })
+        ), cost: None, fixes: vec![Fix::new(format!("compute logits and loss in {PIECES} chunks of tokens"), [format!("chunks = zip(hidden.flatten(0, 1).chunk({PIECES}), targets.flatten().chunk({PIECES}))"), "loss = sum(F.cross_entropy(head(h).float(), t, reduction=\"sum\") for h, t in chunks) / targets.numel()"
+                .to_owned()], Lives { resized, ..Lives::default() })] })
 }
 
 /// The line that casts the logits to float32, and true; otherwise the line of the loss, and false. And the sizes of the logits.

@@ -4,7 +4,7 @@ use super::kept_over_steps::backward_line;
 use super::low_rank;
 use super::model_calls::{ModelCall, ModelCalls, born_in};
 use super::rules::Evidence;
-use super::{Finding, Remedy, RuleKind, SCALAR};
+use super::{Finding, Fix, RuleKind, SCALAR};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::FrameId;
@@ -226,15 +226,17 @@ fn freeze(line: Option<FrameId>, evidence: String, lives: Lives) -> Finding {
     Finding {
         kind: RuleKind::OptimizerStatesOfFrozen,
         line,
-        cure: "freeze the weights that the optimizer does not update".to_owned(),
         evidence,
         cost: None,
-        code: vec![
-            "updated = {p for group in optimizer.param_groups for p in group[\"params\"]}".to_owned(),
-            "for weight in model.parameters():".to_owned(),
-            "    weight.requires_grad_(weight in updated)".to_owned(),
-        ],
-        remedy: Remedy::Lives(lives),
+        fixes: vec![Fix::new(
+            "freeze the weights that the optimizer does not update",
+            [
+                "updated = {p for group in optimizer.param_groups for p in group[\"params\"]}",
+                "for weight in model.parameters():",
+                "    weight.requires_grad_(weight in updated)",
+            ],
+            lives,
+        )],
     }
 }
 

@@ -4,7 +4,7 @@ use super::gradients_anew::Drops;
 use super::kept_over_steps::backward_line;
 use super::model_calls::ModelCall;
 use super::rules::Evidence;
-use super::{Finding, Remedy, RuleKind};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, PlaceId, Role};
 use crate::model::FrameId;
@@ -63,11 +63,13 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     vec![Finding {
         kind: RuleKind::GradsKept,
         line,
-        cure: "free the gradients before the evaluation".to_owned(),
         evidence: format!("{} of gradients stay alive during the evaluation, which does not use them", Bytes(most)),
         cost: None,
-        code: vec!["optimizer.zero_grad(set_to_none=True)  # after the last training step".to_owned()],
-        remedy: Remedy::Lives(lives),
+        fixes: vec![Fix::new(
+            "free the gradients before the evaluation",
+            ["optimizer.zero_grad(set_to_none=True)  # after the last training step"],
+            lives,
+        )],
     }]
 }
 

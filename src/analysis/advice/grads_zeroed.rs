@@ -5,7 +5,7 @@ use super::frozen;
 use super::gradients_anew::{Drops, is_zeroed};
 use super::kept_over_steps::backward_line;
 use super::rules::Evidence;
-use super::{Finding, Remedy, RuleKind};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::training::Category;
 use crate::model::DEFAULT_POOL;
 use crate::model::bytes::Bytes;
@@ -41,13 +41,15 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     vec![Finding {
         kind: RuleKind::ZeroGradLate,
         line: backward_line(device, first),
-        cure: "free the gradients before the forward pass instead of filling them with zeros".to_owned(),
         evidence: format!(
             "{} of gradients are never freed, so they stay alive during every forward pass",
             Bytes(bytes)
         ),
         cost: None,
-        code: vec!["optimizer.zero_grad(set_to_none=True)  # before the model is called".to_owned()],
-        remedy: Remedy::Lives(Lives { freed, ..Lives::default() }),
+        fixes: vec![Fix::new(
+            "free the gradients before the forward pass instead of filling them with zeros",
+            ["optimizer.zero_grad(set_to_none=True)  # before the model is called"],
+            Lives { freed, ..Lives::default() },
+        )],
     }]
 }

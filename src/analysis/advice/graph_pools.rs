@@ -2,7 +2,7 @@
 
 use super::rules::Evidence;
 use super::stacks::common_line;
-use super::{Finding, Remedy, RuleKind};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::grouping::private_pools::{PoolKind, PrivatePools};
 use crate::model::bytes::Bytes;
 use crate::model::{PoolId, StackId};
@@ -37,17 +37,16 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     vec![Finding {
         kind: RuleKind::GraphPools,
         line: common_line(device, &stacks),
-        cure: "capture the CUDA graphs into one pool".to_owned(),
         evidence: format!(
             "{} CUDA graphs reserve {} in pools of their own; no graph can use the free memory of another's pool",
             graphs.len(),
             Bytes(reserved)
         ),
         cost: Some("a replay may overwrite the outputs of the graph that ran before it".to_owned()),
-        code: vec!["with torch.cuda.graph(graph, pool=first_graph.pool()):  # the largest shape first".to_owned()],
-        remedy: Remedy::Lives(Lives {
-            beside: others.iter().flatten().map(|&block| (block, *first)).collect(),
-            ..Lives::default()
-        }),
+        fixes: vec![Fix::new(
+            "capture the CUDA graphs into one pool",
+            ["with torch.cuda.graph(graph, pool=first_graph.pool()):  # the largest shape first"],
+            Lives { beside: others.iter().flatten().map(|&block| (block, *first)).collect(), ..Lives::default() },
+        )],
     }]
 }

@@ -5,7 +5,7 @@
 
 use super::rules::Evidence;
 use super::stacks::Marked;
-use super::{Finding, Remedy, RuleKind};
+use super::{Edit, Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::model::StackId;
 use crate::model::bytes::Bytes;
@@ -65,7 +65,6 @@ fn finding(device: &Device<'_>, library: &Library) -> Option<Finding> {
     (bytes > 0 && bytes >= all / PART_OF_PEAK).then(|| Finding {
         kind: RuleKind::InferenceCache,
         line: device.sites().site_frame(stack),
-        cure: format!("lower {}'s {}", library.name, library.setting),
         evidence: format!(
             "{} of the {} allocated is {}'s KV cache, as large as its setting allows",
             Bytes(bytes),
@@ -73,7 +72,10 @@ fn finding(device: &Device<'_>, library: &Library) -> Option<Finding> {
             library.name
         ),
         cost: Some(format!("{} will serve fewer requests at a time", library.name)),
-        code: vec![library.code.to_owned()],
-        remedy: Remedy::Unplayed("the recording does not show how much of the cache is needed"),
+        fixes: vec![Fix::new(
+            format!("lower {}'s {}", library.name, library.setting),
+            [library.code],
+            Edit::unsimulated("the recording does not show how much of the cache is needed"),
+        )],
     })
 }

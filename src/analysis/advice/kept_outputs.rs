@@ -6,7 +6,7 @@
 use super::model_calls::{ModelCall, born_in};
 use super::rules::Evidence;
 use super::without_backward::is_cached;
-use super::{Finding, Remedy, RuleKind, Way};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Phase, Role};
 use crate::model::bytes::Bytes;
@@ -119,18 +119,15 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
             lives.freed.push((index, behind_its_readers(device, call, &made)));
         }
     }
-    let cure = "delete the model's output once the loss is computed";
-    let code = vec!["del outputs  # or self.outputs = None; after all other uses, before loss.backward()".to_owned()];
+    let change = "delete the model's output once the loss is computed";
+    let code = ["del outputs  # or self.outputs = None; after all other uses, before loss.backward()"];
     let unknown = "the line keeps other outputs, which backward may need";
-    let way = Way { cure: cure.to_owned(), code: code.clone(), least: lives, most, unknown };
     Some(Finding {
         kind: RuleKind::KeptOutputs,
         line,
-        cure: cure.to_owned(),
         evidence: format!("{up_to}{} of output stays alive through backward and the next forward pass", Bytes(largest)),
         cost: None,
-        code,
-        remedy: Remedy::Ways(vec![way]),
+        fixes: vec![Fix::up_to(change, code, lives, most, unknown)],
     })
 }
 

@@ -10,6 +10,7 @@ mod dataloader_prefetch;
 mod detached;
 mod duplicate_model;
 mod expressions;
+mod fix;
 mod flat_gradients;
 mod foreach_temporaries;
 mod fp32_logits;
@@ -47,11 +48,11 @@ pub use trial::{Lowered, Saving};
 pub use what_if::{Attempt, CureSearch, OverTime, WhatIf};
 
 use crate::facts::device::Device;
-use crate::model::{AllocatorSettings, FrameId};
 use crate::parallel;
 use crate::play::Trust;
-use crate::play::changes::{Change, Lives};
+use crate::play::changes::Lives;
 use crate::sorting::SortRows;
+use fix::{Edit, Finding, Fix};
 use foldhash::fast::RandomState;
 use rules::Evidence;
 use std::cmp::Reverse;
@@ -79,7 +80,7 @@ pub struct Advice {
     /// The line to change: the one with the mistake, not the one that is affected. `None` if no stack contains it.
     pub line: Option<CodeLine>,
     /// What to change, as a request: `call optimizer.zero_grad() before the forward pass`.
-    pub cure: String,
+    pub change: String,
     /// The evidence for the mistake, in a sentence.
     pub evidence: String,
     /// The cost of the change, in time or otherwise; `None` if it has none.
@@ -98,7 +99,7 @@ pub struct Advice {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alternative {
     /// What to change, as a request.
-    pub cure: String,
+    pub change: String,
     /// The lines of Python that make the change.
     pub code: Vec<String>,
     /// What the change saves.
@@ -123,48 +124,7 @@ pub(crate) struct First {
     pub lives: Lives,
 }
 
-/// The result of a finder, before the simulation.
-#[derive(Clone, Debug)]
-struct Finding {
-    kind: RuleKind,
-    line: Option<FrameId>,
-    cure: String,
-    evidence: String,
-    cost: Option<String>,
-    code: Vec<String>,
-    remedy: Remedy,
-}
-
-/// How a cure is simulated.
-#[derive(Clone, Debug)]
-enum Remedy {
-    /// Changes to single blocks: shorter lives, smaller sizes, or removed.
-    Lives(Lives),
-    /// Changes that `memviz simulate` has by name.
-    Changes(Vec<Change>),
-    Both(Lives, Vec<Change>),
-    /// Other allocator settings.
-    Settings(AllocatorSettings),
-    /// The cure cannot be simulated, for this reason.
-    Unplayed(&'static str),
-    /// Several cures, of which any is enough: the first is recommended.
-    Ways(Vec<Way>),
-}
-
-/// One of several cures.
-#[derive(Clone, Debug)]
-struct Way {
-    cure: String,
-    code: Vec<String>,
-    /// Its changes if it saves the least.
-    least: Lives,
-    /// The same if it saves most.
-    most: Lives,
-    /// The unrecorded fact that decides between the two.
-    unknown: &'static str,
-}
-
-/// Which cures are simulated.
+/// Which fixes are simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plays {
     /// All cures, each with the smallest device on which the program runs.
@@ -224,13 +184,14 @@ pub(crate) fn advice_together(
     first: usize,
 ) -> (Vec<Advice>, Option<Together>, Option<First>) {
     let Some((trial, all)) = found(device, plays, |_| true) else { return (Vec::new(), None, None) };
-    let lives =
-        all.iter().take(first).enumerate().filter_map(|(place, (advice, remedy))| match (remedy, &advice.saving) {
-            (Remedy::Lives(lives), Saving::Played { trust, at_least, .. }) => {
+    let lives = all.iter().take(first).enumerate().filter_map(|(place, (advice, edit))| {
+        match (edit.only_lives(), &advice.saving) {
+            (Some(lives), Saving::Played { trust, at_least, .. }) => {
                 Some((place, lives, *trust == Trust::Uncertain && !at_least))
             }
             _ => None,
-        });
+        }
+    });
     let lives: Vec<(usize, &Lives, bool)> = lives.collect();
     let merged = |wanted: fn(bool) -> bool| {
         let wanted = || lives.iter().filter(|&&(_, _, is_doubted)| wanted(is_doubted));
@@ -238,7 +199,7 @@ pub(crate) fn advice_together(
         (places, Lives::merged(wanted().map(|&(_, lives, _)| lives)))
     };
     let (places, all_lives) = merged(|_| true);
-    let saving = (places.len() > 1).then(|| trial.saving(&Remedy::Lives(all_lives))).flatten();
+    let saving = (places.len() > 1).then(|| trial.saving(&all_lives.into())).flatten();
     let together = saving.map(|saving| Together { places, saving });
     // A doubt that is no bound adds up with those of other changes.
     let (places, lives) = merged(|is_doubted| !is_doubted);
@@ -251,7 +212,7 @@ fn found<'d, 'a>(
     device: &'d Device<'a>,
     plays: Plays,
     is_wanted: fn(RuleKind) -> bool,
-) -> Option<(Trial<'d, 'a>, Vec<(Advice, Remedy)>)> {
+) -> Option<(Trial<'d, 'a>, Vec<(Advice, Edit)>)> {
     let mut candidates = candidates(device, plays.covers(device));
     candidates.retain(|finding| is_wanted(finding.kind));
     if candidates.is_empty() {
@@ -271,7 +232,7 @@ fn candidates(device: &Device<'_>, is_simulated: bool) -> Vec<Finding> {
 }
 
 /// What is worth advice of what was simulated: the largest saving for its cost first.
-fn best(trial: &Trial<'_, '_>, mut advice: Vec<(Advice, Remedy)>) -> Vec<(Advice, Remedy)> {
+fn best(trial: &Trial<'_, '_>, mut advice: Vec<(Advice, Edit)>) -> Vec<(Advice, Edit)> {
     // A change without a cost comes first, unless another one saves more than twice as much.
     advice.sort_rows_by_key(|(advice, _)| Reverse(advice.saving.most() / (1 + u64::from(advice.cost.is_some()))));
     // One mistake can have several findings.
@@ -283,11 +244,11 @@ fn best(trial: &Trial<'_, '_>, mut advice: Vec<(Advice, Remedy)>) -> Vec<(Advice
 }
 
 /// Leaves out cures that change the same blocks as an earlier cure of the same story at another line.
-fn without_repetitions(all: Vec<(Advice, Remedy)>) -> Vec<(Advice, Remedy)> {
+fn without_repetitions(all: Vec<(Advice, Edit)>) -> Vec<(Advice, Edit)> {
     let mut told: Vec<(RuleKind, HashSet<u32, RandomState>)> = Vec::new();
     let mut kept = Vec::with_capacity(all.len());
-    for (advice, remedy) in all {
-        if let Remedy::Lives(lives) = &remedy {
+    for (advice, edit) in all {
+        if let Some(lives) = edit.only_lives() {
             let own: HashSet<u32, RandomState> = lives.changed().collect();
             let is_repeated = |(kind, earlier): &(RuleKind, HashSet<u32, RandomState>)| {
                 *kind == advice.kind && own.intersection(earlier).count() * 2 > own.len()
@@ -297,7 +258,7 @@ fn without_repetitions(all: Vec<(Advice, Remedy)>) -> Vec<(Advice, Remedy)> {
             }
             told.push((advice.kind, own));
         }
-        kept.push((advice, remedy));
+        kept.push((advice, edit));
     }
     kept
 }

@@ -2,7 +2,7 @@
 
 use super::model_calls::{ModelCall, ModelCalls};
 use super::rules::Evidence;
-use super::{Finding, Remedy, RuleKind};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::Phase;
 use crate::model::bytes::Bytes;
@@ -40,14 +40,16 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     vec![Finding {
         kind: RuleKind::ReleaseCache,
         line,
-        cure: format!("call torch.cuda.empty_cache() once {place}"),
         evidence: format!(
             "{} of reserved memory is free when the program moves on to its next phase",
             Bytes(left.unsigned_abs())
         ),
         cost: Some("the next phase reserves memory again".to_owned()),
-        code: vec!["torch.cuda.empty_cache()  # once, not in the loop".to_owned()],
-        remedy: Remedy::Lives(Lives { emptied: vec![boundary.end], ..Lives::default() }),
+        fixes: vec![Fix::new(
+            format!("call torch.cuda.empty_cache() once {place}"),
+            ["torch.cuda.empty_cache()  # once, not in the loop"],
+            Lives { emptied: vec![boundary.end], ..Lives::default() },
+        )],
     }]
 }
 

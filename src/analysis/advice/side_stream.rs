@@ -6,7 +6,7 @@
 use super::dataloader_prefetch::passes;
 use super::rules::Evidence;
 use super::stacks::{Marked, common_line};
-use super::{Finding, Remedy, RuleKind};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Role};
 use crate::model::bytes::Bytes;
@@ -102,20 +102,22 @@ fn finding(device: &Device<'_>, number: u64, stream: &Stream, (main_number, main
     (reserved > 0 && computes && !is_one_ahead(device, stream)).then(|| Finding {
         kind: RuleKind::SideStreamStranding,
         line,
-        cure: format!("run this code on the {name}"),
         evidence: format!(
             "{} is reserved for a side stream at the end of the recording; no other stream can use its free memory",
             Bytes(reserved)
         ),
         cost: Some("the kernels of this code then no longer run concurrently with others".to_owned()),
-        code,
-        remedy: Remedy::Lives(Lives {
-            beside: stream.blocks.iter().map(|&block| (block, other)).collect(),
-            removed: second_workspaces(device, main, stream),
-            // With one stream, no free waits for another stream (`record_stream`).
-            freed: waiting.collect(),
-            ..Lives::default()
-        }),
+        fixes: vec![Fix::new(
+            format!("run this code on the {name}"),
+            code,
+            Lives {
+                beside: stream.blocks.iter().map(|&block| (block, other)).collect(),
+                removed: second_workspaces(device, main, stream),
+                // With one stream, no free waits for another stream (`record_stream`).
+                freed: waiting.collect(),
+                ..Lives::default()
+            },
+        )],
     })
 }
 

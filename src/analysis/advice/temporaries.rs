@@ -2,7 +2,7 @@
 //! operators need one.
 
 use super::rules::Evidence;
-use super::{Finding, Remedy, RuleKind};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Phases, Role};
 use crate::model::bytes::Bytes;
@@ -79,10 +79,12 @@ fn finding(device: &Device<'_>, blocks: &[u32]) -> Option<Finding> {
     Some(Finding {
         kind: RuleKind::Temporary,
         line: device.sites().site_frame(device.track.stack_of(*last as usize)),
-        cure: "compute the update in place, or use a torch.optim optimizer with fused=True".to_owned(),
         evidence: format!("{} temporary tensors of the update are live at the peak: {}", at_peak.len(), Bytes(bytes)),
         cost: None,
-        code: vec!["p.addcdiv_(m, v.sqrt().add_(eps), value=-lr)".to_owned()],
-        remedy: Remedy::Lives(Lives { removed, ..Lives::default() }),
+        fixes: vec![Fix::new(
+            "compute the update in place, or use a torch.optim optimizer with fused=True",
+            ["p.addcdiv_(m, v.sqrt().add_(eps), value=-lr)"],
+            Lives { removed, ..Lives::default() },
+        )],
     })
 }

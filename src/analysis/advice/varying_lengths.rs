@@ -3,7 +3,7 @@
 
 use super::rules::Evidence;
 use super::stacks::common_line;
-use super::{Finding, Remedy, RuleKind};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::segments::expandable::conflicts;
 use crate::facts::training::Phase;
@@ -39,7 +39,6 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     vec![Finding {
         kind: RuleKind::FragmentationVarlen,
         line: common_line(device, &varying),
-        cure: "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True".to_owned(),
         evidence: format!(
             "{} is reserved for a peak of {} allocated: the sizes of blocks differ from pass to pass, so new blocks do not fit in \
              those that earlier passes freed",
@@ -47,11 +46,11 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
             Bytes(allocated.max(0).unsigned_abs())
         ),
         cost: Some(limits(device)),
-        code: vec![
-            "os.environ[\"PYTORCH_CUDA_ALLOC_CONF\"] = \"expandable_segments:True\"  # before torch is imported"
-                .to_owned(),
-        ],
-        remedy: Remedy::Settings(proposed),
+        fixes: vec![Fix::new(
+            "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            ["os.environ[\"PYTORCH_CUDA_ALLOC_CONF\"] = \"expandable_segments:True\"  # before torch is imported"],
+            proposed,
+        )],
     }]
 }
 

@@ -4,7 +4,7 @@
 //! allocation in between. If gradients are recorded, an operator may need its input.
 
 use super::rules::Evidence;
-use super::{Finding, Remedy, RuleKind};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Phase, Role};
 use crate::model::bytes::Bytes;
@@ -70,20 +70,21 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     vec![Finding {
         kind: RuleKind::Temporary,
         line: line(device, named),
-        cure: "use an in-place operator, if each element of the result depends only on the corresponding element of the input"
-            .to_owned(),
         evidence: format!(
             "the input and the result of this operator, {} each, are both live at the peak; nothing uses the input afterwards",
             Bytes(block(named).size)
         ),
         cost: None,
-        code: vec!["x.div_(255)  # instead of x = x / 255; likewise mul_, sub_, clamp_".to_owned()],
-        remedy: Remedy::Lives(Lives {
-            removed,
-            freed,
-            doubt: Some("the recording does not show whether the operator has an in-place form"),
-            ..Lives::default()
-        }),
+        fixes: vec![Fix::new(
+            "use an in-place operator, if each element of the result depends only on the corresponding element of the input",
+            ["x.div_(255)  # instead of x = x / 255; likewise mul_, sub_, clamp_"],
+            Lives {
+                removed,
+                freed,
+                doubt: Some("the recording does not show whether the operator has an in-place form"),
+                ..Lives::default()
+            },
+        )],
     }]
 }
 

@@ -6,7 +6,7 @@ use super::kept_over_steps::{inputs, is_of_forward, sizes_of_inputs};
 use super::model_calls::{ModelCall, ModelCalls, born_in};
 use super::rules::Evidence;
 use super::variables::frame_of_function;
-use super::{Finding, Remedy, RuleKind};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
@@ -113,11 +113,13 @@ fn finding(device: &Device<'_>, all: &ModelCalls, of_line: &[&ModelCall]) -> Opt
     Some(Finding {
         kind: RuleKind::EvalWithoutNoGrad,
         line: Some(own_line(device, all, first)),
-        cure: "call the model under torch.no_grad()".to_owned(),
         evidence: format!("each call keeps {} for a backward pass that never comes", Bytes(most)),
         cost: None,
-        code: vec!["with torch.no_grad():  # or @torch.no_grad() above the function".to_owned()],
-        remedy: Remedy::Lives(lives),
+        fixes: vec![Fix::new(
+            "call the model under torch.no_grad()",
+            ["with torch.no_grad():  # or @torch.no_grad() above the function"],
+            lives,
+        )],
     })
 }
 

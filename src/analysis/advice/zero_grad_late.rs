@@ -4,7 +4,7 @@
 //! the next backward pass.
 
 use super::rules::Evidence;
-use super::{Finding, Remedy, RuleKind};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
@@ -75,14 +75,16 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     vec![Finding {
         kind: RuleKind::ZeroGradLate,
         line: device.sites().site_frame(stack),
-        cure: "move zero_grad before the forward pass".to_owned(),
         evidence: format!(
             "{} of gradients from the previous step stay alive during the forward pass, because zero_grad comes after it",
             Bytes(bytes)
         ),
         cost: None,
-        code: vec!["optimizer.zero_grad(set_to_none=True)  # before the model is called".to_owned()],
-        remedy: Remedy::Lives(lives),
+        fixes: vec![Fix::new(
+            "move zero_grad before the forward pass",
+            ["optimizer.zero_grad(set_to_none=True)  # before the model is called"],
+            lives,
+        )],
     }]
 }
 

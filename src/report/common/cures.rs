@@ -99,7 +99,7 @@ impl From<&Advice> for AdviceRow {
         let Figures { allocated, reserved, trust, reserved_trust, because, at_least } = Figures::of(&advice.saving);
         Self {
             kind: advice.kind.name(),
-            change: advice.cure.clone(),
+            change: advice.change.clone(),
             place: advice.line.iter().map(line).collect(),
             evidence: advice.evidence.clone(),
             saves_allocated_bytes: allocated,
@@ -119,7 +119,7 @@ impl From<&Alternative> for AlternativeRow {
     fn from(other: &Alternative) -> Self {
         let Figures { allocated, reserved, trust, reserved_trust, because, at_least } = Figures::of(&other.saving);
         Self {
-            change: other.cure.clone(),
+            change: other.change.clone(),
             saves_allocated_bytes: allocated,
             saves_reserved_bytes: reserved,
             trust,
@@ -174,10 +174,10 @@ pub(crate) fn change(advice: &Advice) -> String {
     match &advice.line {
         // A setting is not set where the memory is requested.
         Some(line) if advice.kind == RuleKind::FragmentationVarlen => {
-            format!("{}; sizes vary at {}", advice.cure, line.label)
+            format!("{}; sizes vary at {}", advice.change, line.label)
         }
-        Some(line) => format!("{}, at {}", advice.cure, line.label),
-        None => advice.cure.clone(),
+        Some(line) => format!("{}, at {}", advice.change, line.label),
+        None => advice.change.clone(),
     }
 }
 
@@ -225,7 +225,7 @@ pub(crate) fn saves(saving: &Saving) -> String {
 
 /// An alternative to a change, and its saving.
 pub(crate) fn instead(other: &Alternative) -> String {
-    format!("or {}: {}", other.cure, saves(&other.saving))
+    format!("or {}: {}", other.change, saves(&other.saving))
 }
 
 /// The whole change in a sentence.

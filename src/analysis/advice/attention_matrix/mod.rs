@@ -8,7 +8,7 @@ mod named;
 
 use super::rules::Evidence;
 use super::stacks::Marked;
-use super::{Finding, Remedy, RuleKind, Way};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
@@ -192,7 +192,7 @@ fn finding(
     if at_peak.max(largest[0]) < SMALL.max(peak / PART_OF_PEAK) {
         return None;
     }
-    let (cure, code) = words(device, stack);
+    let (change, code) = words(device, stack);
     let certain = Lives { removed: removed.clone(), ..Lives::default() };
     let copies = sorted(matrices.iter().filter_map(|matrix| copied_result(device, matrix)).collect());
     let is_trained = matrices.iter().any(|matrix| has_trained_bias(device, matrix));
@@ -213,17 +213,15 @@ fn finding(
         (None, false) => "fused attention may already return its result in the layout that the next line copies it to",
         (None, true) => "",
     };
-    let remedy = if unknown.is_empty() {
-        Remedy::Lives(certain)
+    let fix = if unknown.is_empty() {
+        Fix::new(change, [code], certain)
     } else {
         let most = Lives { removed: merged(&removed, &copies), ..Lives::default() };
-        let (least, code) = (biased.or(masked).unwrap_or(certain), vec![code.to_owned()]);
-        Remedy::Ways(vec![Way { cure: cure.to_owned(), code, least, most, unknown }])
+        Fix::up_to(change, [code], biased.or(masked).unwrap_or(certain), most, unknown)
     };
     Some(Finding {
         kind: RuleKind::AttentionMatrix,
         line,
-        cure: cure.to_owned(),
         evidence: format!(
             "attention allocates matrices over all token pairs, up to {} each, in {}; {} at the peak",
             Bytes(largest[0]),
@@ -231,8 +229,7 @@ fn finding(
             if at_peak == 0 { "none is live".to_owned() } else { format!("such matrices hold {}", Bytes(at_peak)) }
         ),
         cost: None,
-        code: vec![code.to_owned()],
-        remedy,
+        fixes: vec![fix],
     })
 }
 
