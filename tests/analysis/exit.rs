@@ -37,7 +37,7 @@ fn a_program_that_exits_has_the_same_mistakes() {
 fn said_of(recording: &Recording) -> (Vec<String>, u64, u64) {
     let triage = recording.triage(&TriageOptions::default()).unwrap();
     let advice = triage.devices.into_iter().flat_map(|device| device.advice);
-    let changes = advice.map(|advice| format!("{:?} {:?}", advice.story, advice.line.map(|line| line.label))).collect();
+    let changes = advice.map(|advice| format!("{:?} {:?}", advice.kind, advice.line.map(|line| line.label))).collect();
     let leaks = recording.leaks(&LeakOptions::default()).unwrap();
     (changes, leaks.devices[0].leaking.bytes, leaks.devices[0].growing.bytes)
 }

@@ -35,11 +35,11 @@ fn a_curve_has_the_peaks_that_the_list_says() {
                 let Saving::Played { allocated, reserved, .. } = &advice.saving else {
                     continue;
                 };
-                assert_eq!(cures.saving(&[place]).unwrap().as_ref(), Some(&advice.saving), "{name}: {}", advice.cure);
+                assert_eq!(cures.saving(&[place]).unwrap().as_ref(), Some(&advice.saving), "{name}: {}", advice.change);
                 let peak = |metric| cures.over_time(metric, &cures_at(&[place])).unwrap().map(|curve| curve.peak());
-                assert_eq!(peak(Metric::Allocated), Some(allocated.after), "{name}: {}", advice.cure);
+                assert_eq!(peak(Metric::Allocated), Some(allocated.after), "{name}: {}", advice.change);
                 if let Some(peak) = peak(Metric::Reserved) {
-                    assert_eq!(peak, reserved.after, "{name}: {}", advice.cure);
+                    assert_eq!(peak, reserved.after, "{name}: {}", advice.change);
                 }
                 tried += 1;
             }

@@ -96,7 +96,7 @@ fn what_a_cure_saves_is_predicted_for_a_gpu() {
         let Saving::Played { allocated, reserved, .. } = advice.saving else { panic!("{name}: not played") };
         let cured = &truth["cured"];
         let wanted = (bytes(cured, "max_allocated_bytes"), bytes(cured, "max_reserved_bytes"));
-        assert_eq!((allocated.after, reserved.after), wanted, "{name}: {}", advice.cure);
+        assert_eq!((allocated.after, reserved.after), wanted, "{name}: {}", advice.change);
         judged += 1;
     }
     assert!(judged > 0);

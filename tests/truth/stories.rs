@@ -109,7 +109,7 @@ fn with_plan(root: &str, name: &str) -> Vec<(bool, Option<String>)> {
         let mut plans = FitPlans::of(&flawed.devices(), &options).unwrap();
         let FitTogether { cures, plan, fits, .. } = plans.with_plan.remove(0)?;
         let (plan, fits) = (plan.unwrap(), fits.unwrap());
-        let mut stories = cures.places.iter().map(|&place| plans.cures[0][place].advice.story.name());
+        let mut stories = cures.places.iter().map(|&place| plans.cures[0][place].advice.kind.name());
         if !stories.all(|name| Some(name) == story["story"].as_str()) {
             return None;
         }
@@ -147,7 +147,7 @@ fn needs(root: &str, name: &str) -> Option<Result<(), String>> {
     };
     let flawed = ask(name);
     let mut cures = flawed.cures.into_iter().flatten();
-    let cure = cures.find(|cure| Some(cure.advice.story.name()) == story["story"].as_str())?;
+    let cure = cures.find(|cure| Some(cure.advice.kind.name()) == story["story"].as_str())?;
     let Saving::Played { needs: Some(said), trust, .. } = cure.advice.saving else { return None };
     let truth = ask(&cured(name)).plans.devices.iter().find_map(|device| device.as_it_is.as_ref()?.needs)?;
     let is_off = trust != Trust::Uncertain && said.abs_diff(truth) > truth / 1000 * MOST_OFF_NEEDS;
@@ -174,13 +174,13 @@ fn judge(case: &Case) -> Vec<String> {
     let kind = story["story"].as_str().unwrap();
     let problem = |text: String| vec![format!("{name}: {text}")];
     if kind == "healthy" {
-        return advice.iter().map(|advice| format!("{name}: healthy, but {}", advice.cure)).collect();
+        return advice.iter().map(|advice| format!("{name}: healthy, but {}", advice.change)).collect();
     }
-    let own = advice.iter().find(|advice| advice.story.name() == kind);
+    let own = advice.iter().find(|advice| advice.kind.name() == kind);
     match (story["variant"].as_str(), own) {
         (Some("flawed"), None) => problem(format!("{kind} is not found")),
         (Some("flawed"), Some(own)) => [place(own, story), bytes(own, story)].concat(),
-        (_, Some(own)) => problem(format!("cured, but {}", own.cure)),
+        (_, Some(own)) => problem(format!("cured, but {}", own.change)),
         (_, None) => Vec::new(),
     }
     .into_iter()
@@ -207,11 +207,11 @@ fn bytes(advice: &Advice, story: &Value) -> Vec<String> {
     let own = figures(&advice.saving, story, story);
     let others = advice.alternatives.iter().flat_map(|other| {
         let all = story["alternatives"].as_array().into_iter().flatten();
-        let truth = all.into_iter().find(|truth| other.cure.contains(truth["cure"].as_str().unwrap()));
+        let truth = all.into_iter().find(|truth| other.change.contains(truth["cure"].as_str().unwrap()));
         truth.map_or_else(Vec::new, |truth| figures(&other.saving, story, truth))
     });
     let told =
-        |truth: &&Value| advice.alternatives.iter().any(|other| other.cure.contains(truth["cure"].as_str().unwrap()));
+        |truth: &&Value| advice.alternatives.iter().any(|other| other.change.contains(truth["cure"].as_str().unwrap()));
     let missing = story["alternatives"].as_array().into_iter().flatten().filter(|truth| !told(truth));
     let missing = missing.map(|truth| format!("{} is no alternative", truth["cure"]));
     own.into_iter().chain(others).chain(missing).collect()

@@ -3,8 +3,9 @@
 //! If the line that calls the function releases the input as soon as the result exists, nothing needs the input:
 //! backward or a variable would keep it alive. The result can then take its place.
 
+use super::rules::Evidence;
 use super::stacks::Marked;
-use super::{Finding, Remedy, Story};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::model::FrameId;
 use crate::model::bytes::Bytes;
@@ -23,7 +24,8 @@ const NAMED: usize = 4;
 const LOOKED_AT: usize = 64;
 
 /// One finding for all of them, at the line whose input and result are both live at the peak.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     if !device.phases().frees_tell {
         return Vec::new();
     }
@@ -66,20 +68,22 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let function = function.and_then(|frame| device.snapshot().stacks.frame(frame));
     let function = function.map_or("", |frame| device.snapshot().strings.get(frame.name));
     vec![Finding {
-        story: Story::Temporary,
+        kind: RuleKind::Temporary,
         line: line(named),
-        cure: format!("call {function} with inplace=True"),
         evidence: format!(
             "the input and the result of {function}, {} each, are both live at the peak; nothing needs the input afterwards{elsewhere}",
             Bytes(block(named).size)
         ),
         cost: None,
-        code: vec![format!("x = F.{function}(x, inplace=True)  # a module takes inplace=True when it is created")],
-        remedy: Remedy::Lives(Lives {
-            removed: pairs.iter().map(|&(_, result)| result).collect(),
-            freed: pairs.iter().map(|&(input, result)| (input, block(result).freed.saturating_sub(1))).collect(),
-            ..Lives::default()
-        }),
+        fixes: vec![Fix::new(
+            format!("call {function} with inplace=True"),
+            [format!("x = F.{function}(x, inplace=True)  # a module takes inplace=True when it is created")],
+            Lives {
+                removed: pairs.iter().map(|&(_, result)| result).collect(),
+                freed: pairs.iter().map(|&(input, result)| (input, block(result).freed.saturating_sub(1))).collect(),
+                ..Lives::default()
+            },
+        )],
     }]
 }
 

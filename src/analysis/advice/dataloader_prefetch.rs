@@ -4,7 +4,8 @@
 //! is used, then each step frees the oldest one. A list of all batches is recognized by blocks of one size that are
 //! allocated before the first pass and stay live, at least as many as there are passes.
 
-use super::{Finding, Remedy, Story, Way};
+use super::rules::Evidence;
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
@@ -20,11 +21,12 @@ const LEAST_AHEAD: usize = 2;
 /// Least number of batches in a list: a layer or two may also have tensors of one size.
 const LEAST_STORED: usize = 4;
 
-const CURE: &str = "move each batch to the device when it is needed";
+const CHANGE: &str = "move each batch to the device when it is needed";
 const CODE: &str = "batch = [t.pin_memory().to(\"cuda\", non_blocking=True) for t in batch]  # one batch at a time";
 
 /// One finding for each line that loads batches.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     let roles = device.roles();
     let mut of_line: BTreeMap<FrameId, Vec<u32>> = BTreeMap::new();
     // Batches that are loaded ahead are first loaded where the loader is created.
@@ -88,14 +90,8 @@ fn queued(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
         "{at_first} batches are on the device before the first is used, and each step frees the oldest one; together they hold up to {}",
         Bytes(most.max().unwrap_or(0))
     );
-    let way = Way {
-        cure: CURE.to_owned(),
-        code: vec![CODE.to_owned()],
-        least: lives(true),
-        most: lives(false),
-        unknown: "a variable may keep a batch until the next one is moved",
-    };
-    Some(finding(line, evidence, Remedy::Ways(vec![way])))
+    let unknown = "a variable may keep a batch until the next one is moved";
+    Some(finding(line, evidence, Fix::up_to(CHANGE, [CODE], lives(true), lives(false), unknown)))
 }
 
 /// Batches of a list that is on the device before the first step, or before the first of each epoch.
@@ -153,7 +149,7 @@ fn stored(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
         ("before the first step of an epoch", "stay until the next list is made")
     };
     let evidence = format!("{what} are allocated here {when}{each} and {until}: {}", Bytes(bytes));
-    Some(finding(line, evidence, Remedy::Lives(lives)))
+    Some(finding(line, evidence, Fix::new(CHANGE, [CODE], lives)))
 }
 
 /// The passes that use a list of batches.
@@ -213,15 +209,13 @@ fn is_unnamed(device: &Device<'_>, index: u32) -> bool {
     )
 }
 
-fn finding(line: FrameId, evidence: String, remedy: Remedy) -> Finding {
+fn finding(line: FrameId, evidence: String, fix: Fix) -> Finding {
     Finding {
-        story: Story::DataloaderPrefetchGpu,
+        kind: RuleKind::DataloaderPrefetchGpu,
         line: Some(line),
-        cure: CURE.to_owned(),
         evidence,
         cost: Some("with pinned memory and non_blocking=True, one batch ahead is enough to hide the copy".to_owned()),
-        code: vec![CODE.to_owned()],
-        remedy,
+        fixes: vec![fix],
     }
 }
 

@@ -2,8 +2,9 @@
 //! before any backward pass.
 
 use super::kept_over_steps::is_freed_by_backward;
-use super::model_calls::{ModelCall, ModelCalls, born_in};
-use super::{Finding, Remedy, Story};
+use super::model_calls::{ModelCall, born_in};
+use super::rules::Evidence;
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::Category;
 use crate::model::bytes::Bytes;
@@ -39,7 +40,8 @@ struct Part {
 }
 
 /// One finding for each line in a model that calls such a part.
-pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let (device, calls) = (evidence.device, evidence.calls());
     if !device.phases().frees_tell {
         return Vec::new();
     }
@@ -147,15 +149,17 @@ fn finding(device: &Device<'_>, line: FrameId, parts: &[Part]) -> Option<Finding
     let bytes = |part: &Part| part.graph.iter().map(|(_, made)| made.size).fold(0, u64::saturating_add);
     let most = parts.iter().map(bytes).max()?;
     Some(Finding {
-        story: Story::EvalWithoutNoGrad,
+        kind: RuleKind::EvalWithoutNoGrad,
         line: Some(line),
-        cure: "make this call under torch.no_grad()".to_owned(),
         evidence: format!(
             "each call keeps {} for a backward pass, but this line frees that memory before any backward pass, for example by detaching the result",
             Bytes(most)
         ),
         cost: None,
-        code: vec!["with torch.no_grad():  # around this call alone".to_owned()],
-        remedy: Remedy::Lives(lives),
+        fixes: vec![Fix::new(
+            "make this call under torch.no_grad()",
+            ["with torch.no_grad():  # around this call alone"],
+            lives,
+        )],
     })
 }

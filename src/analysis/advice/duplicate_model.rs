@@ -2,7 +2,8 @@
 //! never called.
 
 use super::model_calls::{ModelCall, ModelCalls, born_in, inside};
-use super::{Finding, Remedy, SCALAR, Story};
+use super::rules::Evidence;
+use super::{Finding, Fix, RuleKind, SCALAR};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, PlaceId, Role};
 use crate::model::bytes::Bytes;
@@ -47,7 +48,8 @@ enum Way {
 }
 
 /// One finding for each line that makes a copy that stays live while the model is trained or called.
-pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let (device, calls) = (evidence.device, evidence.calls());
     let phases = device.phases();
     let used = |made: &Allocation| {
         phases.spans.iter().any(|span| span.phase == Phase::Forward && made.born <= span.start && made.freed > span.end)
@@ -391,7 +393,7 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64, doubt:
     } else {
         String::new()
     };
-    let (cure, code) = match way {
+    let (change, code) = match way {
         Way::Loaded => (
             "load the state dict on the CPU, and delete it once the model has loaded it",
             vec!["checkpoint = torch.load(path, map_location=\"cpu\")", "del checkpoint  # after load_state_dict"],
@@ -411,9 +413,8 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64, doubt:
     };
     let lives = Lives { removed: blocks.iter().map(|&(index, _)| index).collect(), doubt, ..Lives::default() };
     Finding {
-        story: Story::DuplicateModel,
+        kind: RuleKind::DuplicateModel,
         line: Some(FrameId(line)),
-        cure: cure.to_owned(),
         evidence: match way {
             Way::Moved => {
                 format!("a model of {} is moved to the device here, and the recording shows no call to it", Bytes(each))
@@ -424,8 +425,7 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64, doubt:
             ),
         },
         cost: (way == Way::Model).then(|| "each update then copies the weights to the CPU".to_owned()),
-        code: code.into_iter().map(str::to_owned).collect(),
-        remedy: Remedy::Lives(lives),
+        fixes: vec![Fix::new(change, code, lives)],
     }
 }
 

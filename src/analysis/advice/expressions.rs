@@ -4,8 +4,9 @@
 //! input. A loop that repeats one allocation on a line looks similar, but releases no tensor that another line allocated. The input
 //! may also stay: `y = x.float() / 255` makes a cast that only the next operator of the line uses.
 
+use super::rules::Evidence;
 use super::whole_copies::{function, goes_behind, line};
-use super::{Finding, Remedy, Story, Way};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::Phase;
 use crate::model::FrameId;
@@ -31,7 +32,8 @@ struct Chain {
 }
 
 /// One finding, for the expression whose results are live at the peak.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     let history = device.history();
     let peak = history.maxima[Metric::Allocated as usize];
     let least = (u64::try_from(peak.bytes).unwrap_or(0) / NOTABLE_PART).max(1);
@@ -152,7 +154,7 @@ fn finding(device: &Device<'_>, named: &Chain, from: Origin, is_even: bool, chai
             uncast
         });
     }
-    let cure =
+    let change =
         "use in-place operators, if each element of a result depends only on the corresponding element of the input";
     let is_cast = match from {
         Origin::Rebound(source) => block(device, source).requested != block(device, *named.results.first()?).requested,
@@ -164,15 +166,14 @@ fn finding(device: &Device<'_>, named: &Chain, from: Origin, is_even: bool, chai
     } else {
         "x = x.sub_(mean).div_(std)  # if it was (x - mean) / std"
     };
-    let in_place = way(cure, code, Lives { doubt: Some(UNKNOWN_OPERATOR), ..in_place });
+    let in_place = Fix::new(change, [code], Lives { doubt: Some(UNKNOWN_OPERATOR), ..in_place });
     let uncast = uncast.map(|uncast| {
         let code = "x = x.sub_(mean).div_(std)  # if it was ((x.to(dtype) - mean) / std).to(x.dtype)";
-        way("compute in place, in the tensor's own dtype", code, Lives { doubt: Some(UNKNOWN_DTYPE), ..uncast })
+        Fix::new("compute in place, in the tensor's own dtype", [code], Lives { doubt: Some(UNKNOWN_DTYPE), ..uncast })
     });
     Some(Finding {
-        story: Story::Temporary,
+        kind: RuleKind::Temporary,
         line: Some(named.line),
-        cure: in_place.cure.clone(),
         evidence: format!(
             "this line allocates {} tensors of {} one after the other; {} are live at the peak",
             named.results.len(),
@@ -180,13 +181,8 @@ fn finding(device: &Device<'_>, named: &Chain, from: Origin, is_even: bool, chai
             if named.results.len() == 2 { "both" } else { "two of them" }
         ),
         cost: None,
-        code: in_place.code.clone(),
-        remedy: Remedy::Ways(std::iter::once(in_place).chain(uncast).collect()),
+        fixes: std::iter::once(in_place).chain(uncast).collect(),
     })
-}
-
-fn way(cure: &str, code: &str, lives: Lives) -> Way {
-    Way { cure: cure.to_owned(), code: vec![code.to_owned()], least: lives.clone(), most: lives, unknown: "" }
 }
 
 /// The result of an expression after the cast back to the dtype of the source, if nothing else is computed from it.

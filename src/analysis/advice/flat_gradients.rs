@@ -3,7 +3,8 @@
 //! Such a tensor has exactly as many bytes as all gradients that are live. Nothing of that size is computed from it, and it is freed
 //! before the next backward pass, so it probably serves a norm, which the norms of the single gradients give as well.
 
-use super::{Finding, Remedy, Story, whole_copies};
+use super::rules::Evidence;
+use super::{Finding, Fix, RuleKind, whole_copies};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::FrameId;
@@ -19,7 +20,8 @@ const LEAST_GRADIENTS: usize = 4;
 const SMALL: u64 = 4;
 
 /// One finding, for the copies that a line makes if one of them is live at the peak.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     let history = device.history();
     let peak = history.maxima[Metric::Allocated as usize];
     let least = (u64::try_from(peak.bytes).unwrap_or(0) / NOTABLE_PART).max(1);
@@ -40,23 +42,22 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let stack = device.track.stack_of(named);
     let again = device.track.allocations().filter(|&(_, other, of)| of == stack && other.requested == made.requested);
     vec![Finding {
-        story: Story::Temporary,
+        kind: RuleKind::Temporary,
         line: line(device, named as u32),
-        cure: "if this line copies all gradients to compute their norm, compute the norm of each gradient separately"
-            .to_owned(),
         evidence: format!(
             "this line allocates one tensor as large as all gradients together, {}; while it is live and before the next forward pass, the program allocates nothing as large as a quarter of it, except in the optimizer",
             Bytes(made.size)
         ),
         cost: Some("one call for each gradient instead of one for all".to_owned()),
-        code: vec![
-            "norm = torch.stack([p.grad.norm() for p in parameters]).norm()  # the norm of all gradients".to_owned(),
-        ],
-        remedy: Remedy::Lives(Lives {
-            removed: again.map(|(index, ..)| index).collect(),
-            doubt: Some("the recording does not show what the tensor is for"),
-            ..Lives::default()
-        }),
+        fixes: vec![Fix::new(
+            "if this line copies all gradients to compute their norm, compute the norm of each gradient separately",
+            ["norm = torch.stack([p.grad.norm() for p in parameters]).norm()  # the norm of all gradients"],
+            Lives {
+                removed: again.map(|(index, ..)| index).collect(),
+                doubt: Some("the recording does not show what the tensor is for"),
+                ..Lives::default()
+            },
+        )],
     }]
 }
 

@@ -3,8 +3,9 @@
 //! The functions `_multi_tensor_NAME` of `torch.optim` allocate a list of blocks, one for each parameter; functions for
 //! a single tensor allocate one block at a time; fused kernels allocate none.
 
+use super::rules::Evidence;
 use super::stacks::Marked;
-use super::{Finding, Remedy, Story, Way};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::facts::training::Category;
@@ -35,7 +36,8 @@ const OF_OTHERS: [u64; 2] = [1, 6];
 const SMALL: u64 = 8 << 20;
 
 /// One finding for each line that calls `step` of such an optimizer.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     let marked = Marked::of(device, |path, name, kind| {
         kind == FrameKind::Torch && path.starts_with("torch/optim/") && name.starts_with("_multi_tensor_")
     });
@@ -89,34 +91,29 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
         let name = snapshot.strings.get(frame.name);
         name.strip_prefix("_multi_tensor_")
     })?;
-    let (cure, code, cost, remedy) = if scratch.is_fusable {
+    let code =
+        |option: &str| [format!("optimizer = torch.optim.{}(parameters, ..., {option}){}", class(name), also(name))];
+    let (cost, fix) = if scratch.is_fusable {
         let lives = Lives { removed: scratch.blocks.clone(), ..Lives::default() };
-        ("pass fused=True to the optimizer that steps here", "fused=True", None, Remedy::Lives(lives))
+        (None, Fix::new("pass fused=True to the optimizer that steps here", code("fused=True"), lives))
     } else {
         let [least, most] = AT_ONCE.iter().find(|(other, _)| *other == name).map_or(OF_OTHERS, |(_, at_once)| *at_once);
         let lives = |at_once| one_parameter_at_a_time(device, &scratch.blocks, at_once);
-        let cure = "pass foreach=False to the optimizer that steps here";
-        let way = Way {
-            cure: cure.to_owned(),
-            code: Vec::new(),
-            least: lives(most),
-            most: lives(least),
-            unknown: "the recording does not show how many temporary tensors the for-loop implementation holds at once",
-        };
+        let change = "pass foreach=False to the optimizer that steps here";
+        let unknown =
+            "the recording does not show how many temporary tensors the for-loop implementation holds at once";
         let cost = Some("the optimizer then launches a kernel for each parameter instead of one for many".to_owned());
-        (cure, "foreach=False", cost, Remedy::Ways(vec![way]))
+        (cost, Fix::up_to(change, code("foreach=False"), lives(most), lives(least), unknown))
     };
     Some(Finding {
-        story: Story::ForeachTemporaries,
+        kind: RuleKind::ForeachTemporaries,
         line,
-        cure: cure.to_owned(),
         evidence: format!(
             "torch.optim's _multi_tensor_{name} allocates {} of temporary tensors at once, one for each parameter",
             Bytes(most)
         ),
         cost,
-        code: vec![format!("optimizer = torch.optim.{}(parameters, ..., {code}){}", class(name), also(name))],
-        remedy,
+        fixes: vec![fix],
     })
 }
 

@@ -3,8 +3,9 @@
 //! `cross_entropy` keeps the logarithms of all probabilities for backward, which then allocates their gradient, and
 //! the gradient of the logits in their dtype.
 
+use super::rules::Evidence;
 use super::stacks::Marked;
-use super::{Finding, Remedy, Story};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
@@ -26,7 +27,8 @@ const PART_OF_PEAK: u64 = 2;
 const PART_OF_LOGITS: u64 = 1000;
 
 /// Losses whose blocks are a large part of the peak.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     let trained = find_trained(device);
     if trained.is_empty() { scored(device).into_iter().collect() } else { trained }
 }
@@ -81,16 +83,18 @@ fn find_trained(device: &Device<'_>) -> Vec<Finding> {
     }
     let cast = if is_cast { " in float32, twice the size of the layer's output" } else { "" };
     vec![Finding {
-        story: Story::Fp32Logits,
+        kind: RuleKind::Fp32Logits,
         line,
-        cure: format!("compute logits and loss in {PIECES} chunks of tokens"),
         evidence: format!(
             "{count} blocks hold {} at the peak: the logits of all tokens{cast}, and the buffers of the loss",
             Bytes(sum)
         ),
         cost: Some("backward recomputes the last layer".to_owned()),
-        code: chunked_loss(PIECES),
-        remedy: Remedy::Changes(vec![Change::ChunkLoss { pieces: PIECES }]),
+        fixes: vec![Fix::new(
+            format!("compute logits and loss in {PIECES} chunks of tokens"),
+            chunked_loss(PIECES),
+            Change::ChunkLoss { pieces: PIECES },
+        )],
     }]
 }
 
@@ -128,24 +132,13 @@ fn scored(device: &Device<'_>) -> Option<Finding> {
     let first = all.iter().copied().max_by_key(|&first| at_peak(first)).filter(|&first| at_peak(first) >= least)?;
     let split = |index: usize| (index as u32, blocks[index].requested.div_ceil(u64::from(PIECES)));
     let resized = all.iter().flat_map(|&first| (first..first + 4).map(split)).collect();
-    Some(Finding {
-        story: Story::Fp32Logits,
-        line: device.sites().site_frame(device.track.stack_of(first + 1)),
-        cure: format!("compute logits and loss in {PIECES} chunks of tokens"),
-        evidence: format!(
+    Some(Finding { kind: RuleKind::Fp32Logits, line: device.sites().site_frame(device.track.stack_of(first + 1)), evidence: format!(
             "the logits of all tokens, {}, are cast to float32, and softmax or log_softmax makes a tensor of the same size; {} of these are in use \
              at the peak",
             Bytes(blocks[first].size),
             Bytes(at_peak(first))
-        ),
-        cost: None,
-        code: vec![
-            format!("chunks = zip(hidden.flatten(0, 1).chunk({PIECES}), targets.flatten().chunk({PIECES}))"),
-            "loss = sum(F.cross_entropy(head(h).float(), t, reduction=\"sum\") for h, t in chunks) / targets.numel()"
-                .to_owned(),
-        ],
-        remedy: Remedy::Lives(Lives { resized, ..Lives::default() }),
-    })
+        ), cost: None, fixes: vec![Fix::new(format!("compute logits and loss in {PIECES} chunks of tokens"), [format!("chunks = zip(hidden.flatten(0, 1).chunk({PIECES}), targets.flatten().chunk({PIECES}))"), "loss = sum(F.cross_entropy(head(h).float(), t, reduction=\"sum\") for h, t in chunks) / targets.numel()"
+                .to_owned()], Lives { resized, ..Lives::default() })] })
 }
 
 /// The line that casts the logits to float32, and true; otherwise the line of the loss, and false. And the sizes of the logits.

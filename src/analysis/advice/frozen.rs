@@ -3,7 +3,8 @@
 use super::kept_over_steps::backward_line;
 use super::low_rank;
 use super::model_calls::{ModelCall, ModelCalls, born_in};
-use super::{Finding, Remedy, SCALAR, Story};
+use super::rules::Evidence;
+use super::{Finding, Fix, RuleKind, SCALAR};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::FrameId;
@@ -26,7 +27,8 @@ const PART_OF_HEAD: u64 = 10;
 const SAVED_FOR_GRADIENTS: &str =
     "what forward keeps for the gradients of these weights would also be freed; that is not simulated";
 
-pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let (device, calls) = (evidence.device, evidence.calls());
     let found = without_states(device, calls).or_else(|| without_states_from_before(device, calls));
     found.or_else(|| never_cleared(device, calls)).or_else(|| low_rank::find(device, calls)).into_iter().collect()
 }
@@ -222,17 +224,19 @@ fn never_cleared(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
 
 fn freeze(line: Option<FrameId>, evidence: String, lives: Lives) -> Finding {
     Finding {
-        story: Story::OptimizerStatesOfFrozen,
+        kind: RuleKind::OptimizerStatesOfFrozen,
         line,
-        cure: "freeze the weights that the optimizer does not update".to_owned(),
         evidence,
         cost: None,
-        code: vec![
-            "updated = {p for group in optimizer.param_groups for p in group[\"params\"]}".to_owned(),
-            "for weight in model.parameters():".to_owned(),
-            "    weight.requires_grad_(weight in updated)".to_owned(),
-        ],
-        remedy: Remedy::Lives(lives),
+        fixes: vec![Fix::new(
+            "freeze the weights that the optimizer does not update",
+            [
+                "updated = {p for group in optimizer.param_groups for p in group[\"params\"]}",
+                "for weight in model.parameters():",
+                "    weight.requires_grad_(weight in updated)",
+            ],
+            lives,
+        )],
     }
 }
 

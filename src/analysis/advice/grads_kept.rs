@@ -2,8 +2,9 @@
 
 use super::gradients_anew::Drops;
 use super::kept_over_steps::backward_line;
-use super::model_calls::{ModelCall, ModelCalls};
-use super::{Finding, Remedy, Story};
+use super::model_calls::ModelCall;
+use super::rules::Evidence;
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, PlaceId, Role};
 use crate::model::FrameId;
@@ -13,7 +14,8 @@ use crate::replay::{Allocation, History, Instant, NEVER};
 use std::collections::HashMap;
 
 /// One finding for all evaluations of a recording.
-pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let (device, calls) = (evidence.device, evidence.calls());
     let trained: Vec<bool> = calls.all.iter().map(|call| call.is_trained(device)).collect();
     let mut training: HashMap<PlaceId, usize> = HashMap::new();
     for (call, _) in calls.all.iter().zip(&trained).filter(|(_, trained)| **trained) {
@@ -59,13 +61,15 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let mut lives = Lives { freed: drops.freed(device, calls, &kept), ..Lives::default() };
     lives.freed.sort_unstable();
     vec![Finding {
-        story: Story::GradsKept,
+        kind: RuleKind::GradsKept,
         line,
-        cure: "free the gradients before the evaluation".to_owned(),
         evidence: format!("{} of gradients stay alive during the evaluation, which does not use them", Bytes(most)),
         cost: None,
-        code: vec!["optimizer.zero_grad(set_to_none=True)  # after the last training step".to_owned()],
-        remedy: Remedy::Lives(lives),
+        fixes: vec![Fix::new(
+            "free the gradients before the evaluation",
+            ["optimizer.zero_grad(set_to_none=True)  # after the last training step"],
+            lives,
+        )],
     }]
 }
 

@@ -4,9 +4,8 @@
 use super::frozen;
 use super::gradients_anew::{Drops, is_zeroed};
 use super::kept_over_steps::backward_line;
-use super::model_calls::ModelCalls;
-use super::{Finding, Remedy, Story};
-use crate::facts::device::Device;
+use super::rules::Evidence;
+use super::{Finding, Fix, RuleKind};
 use crate::facts::training::Category;
 use crate::model::DEFAULT_POOL;
 use crate::model::bytes::Bytes;
@@ -14,7 +13,8 @@ use crate::play::changes::Lives;
 use crate::replay::Allocation;
 
 /// One finding, if gradients are never freed although an optimizer steps between the backward passes that add to them.
-pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let (device, calls) = (evidence.device, evidence.calls());
     let passes = calls.passes();
     // Captured graphs need gradients at fixed addresses.
     let has_pools = device.track.segments().iter().any(|segment| segment.pool.is_some_and(|pool| pool != DEFAULT_POOL));
@@ -39,15 +39,17 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     freed.sort_unstable();
     let bytes = gradients.iter().map(|(_, gradient)| gradient.size).fold(0, u64::saturating_add);
     vec![Finding {
-        story: Story::ZeroGradLate,
+        kind: RuleKind::ZeroGradLate,
         line: backward_line(device, first),
-        cure: "free the gradients before the forward pass instead of filling them with zeros".to_owned(),
         evidence: format!(
             "{} of gradients are never freed, so they stay alive during every forward pass",
             Bytes(bytes)
         ),
         cost: None,
-        code: vec!["optimizer.zero_grad(set_to_none=True)  # before the model is called".to_owned()],
-        remedy: Remedy::Lives(Lives { freed, ..Lives::default() }),
+        fixes: vec![Fix::new(
+            "free the gradients before the forward pass instead of filling them with zeros",
+            ["optimizer.zero_grad(set_to_none=True)  # before the model is called"],
+            Lives { freed, ..Lives::default() },
+        )],
     }]
 }

@@ -1,9 +1,8 @@
 //! Finds CUDA graphs that each have their own pool: no other graph can use memory that a graph frees during its capture.
 
-use super::model_calls::ModelCalls;
+use super::rules::Evidence;
 use super::stacks::common_line;
-use super::{Finding, Remedy, Story};
-use crate::facts::device::Device;
+use super::{Finding, Fix, RuleKind};
 use crate::facts::grouping::private_pools::{PoolKind, PrivatePools};
 use crate::model::bytes::Bytes;
 use crate::model::{PoolId, StackId};
@@ -11,7 +10,8 @@ use crate::play::changes::Lives;
 use std::collections::BTreeMap;
 
 /// One finding for all graphs that have their own pool.
-pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let (device, calls) = (evidence.device, evidence.calls());
     if calls.private.is_empty() {
         return Vec::new();
     }
@@ -35,19 +35,18 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let segments = device.track.segments().iter().filter(|segment| segment.pool.is_some_and(is_own));
     let reserved = segments.fold(0u64, |sum, segment| sum.saturating_add(segment.total_size));
     vec![Finding {
-        story: Story::GraphPools,
+        kind: RuleKind::GraphPools,
         line: common_line(device, &stacks),
-        cure: "capture the CUDA graphs into one pool".to_owned(),
         evidence: format!(
             "{} CUDA graphs reserve {} in pools of their own; no graph can use the free memory of another's pool",
             graphs.len(),
             Bytes(reserved)
         ),
         cost: Some("a replay may overwrite the outputs of the graph that ran before it".to_owned()),
-        code: vec!["with torch.cuda.graph(graph, pool=first_graph.pool()):  # the largest shape first".to_owned()],
-        remedy: Remedy::Lives(Lives {
-            beside: others.iter().flatten().map(|&block| (block, *first)).collect(),
-            ..Lives::default()
-        }),
+        fixes: vec![Fix::new(
+            "capture the CUDA graphs into one pool",
+            ["with torch.cuda.graph(graph, pool=first_graph.pool()):  # the largest shape first"],
+            Lives { beside: others.iter().flatten().map(|&block| (block, *first)).collect(), ..Lives::default() },
+        )],
     }]
 }

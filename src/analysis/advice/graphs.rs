@@ -8,7 +8,7 @@
 use super::kept_over_steps::sizes_of_inputs;
 use super::model_calls::{ModelCall, born_in};
 use super::variables::{Function, frame_of_function};
-use super::{Finding, Remedy, Story, Way};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::{Editor, Lives};
@@ -156,30 +156,28 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
     }
 
     /// The cure that stores a number.
-    fn store_a_number(&self) -> Way {
-        Way {
-            // The scalar of `mse_loss` shares the storage of all losses, so `detach()` alone may keep much more than a number.
-            cure: "store a number (.item()), not a tensor with its graph".to_owned(),
-            code: vec![
-                "values.append(tensor.item())  # for a tensor with several elements: tensor.detach().cpu()".to_owned(),
-            ],
-            least: self.stored(true),
-            most: self.stored(false),
-            unknown: UNKNOWN,
-        }
+    fn store_a_number(&self) -> Fix {
+        // The scalar of `mse_loss` shares the storage of all losses, so `detach()` alone may keep much more than a number.
+        Fix::up_to(
+            "store a number (.item()), not a tensor with its graph",
+            ["values.append(tensor.item())  # for a tensor with several elements: tensor.detach().cpu()"],
+            self.stored(true),
+            self.stored(false),
+            UNKNOWN,
+        )
     }
 
     /// The cure that builds no graph; `known` says when blocks would be freed, where the caller knows that better.
-    fn make_no_graph(&self, known: Option<&Lives>) -> Way {
+    fn make_no_graph(&self, known: Option<&Lives>) -> Fix {
         let mut all = self.released_by_modules();
         all.extend(known.into_iter().flat_map(|lives| lives.freed.iter().copied()));
-        Way {
-            cure: "run the model under torch.no_grad() where no backward pass follows".to_owned(),
-            code: vec!["with torch.no_grad():  # around the forward pass and its loss".to_owned()],
-            least: self.without(&all, true),
-            most: self.without(&all, false),
-            unknown: UNKNOWN_RESULTS,
-        }
+        Fix::up_to(
+            "run the model under torch.no_grad() where no backward pass follows",
+            ["with torch.no_grad():  # around the forward pass and its loss"],
+            self.without(&all, true),
+            self.without(&all, false),
+            UNKNOWN_RESULTS,
+        )
     }
 
     /// The line, in the function that calls the model, that allocates the newest block of a graph.
@@ -202,7 +200,6 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
     }
 }
 
-fn finding(line: Option<FrameId>, evidence: String, ways: Vec<Way>) -> Finding {
-    let (cure, code) = ways.first().map(|way| (way.cure.clone(), way.code.clone())).unwrap_or_default();
-    Finding { story: Story::RetainedGraph, line, cure, evidence, cost: None, code, remedy: Remedy::Ways(ways) }
+fn finding(line: Option<FrameId>, evidence: String, fixes: Vec<Fix>) -> Finding {
+    Finding { kind: RuleKind::RetainedGraph, line, evidence, cost: None, fixes }
 }

@@ -3,8 +3,9 @@
 //! vLLM and `SGLang` fill a share of the device with their cache when they start: its size depends on a setting, and
 //! not on the tensors of the program.
 
+use super::rules::Evidence;
 use super::stacks::Marked;
-use super::{Finding, Remedy, Story};
+use super::{Edit, Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::model::StackId;
 use crate::model::bytes::Bytes;
@@ -40,7 +41,8 @@ const LIBRARIES: [Library; 2] = [
 ];
 
 /// One finding for each library whose cache is a large part of the peak.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     LIBRARIES.iter().filter_map(|library| finding(device, library)).collect()
 }
 
@@ -61,9 +63,8 @@ fn finding(device: &Device<'_>, library: &Library) -> Option<Finding> {
     }
     let all = u64::try_from(peak.bytes).unwrap_or(0);
     (bytes > 0 && bytes >= all / PART_OF_PEAK).then(|| Finding {
-        story: Story::InferenceCache,
+        kind: RuleKind::InferenceCache,
         line: device.sites().site_frame(stack),
-        cure: format!("lower {}'s {}", library.name, library.setting),
         evidence: format!(
             "{} of the {} allocated is {}'s KV cache, as large as its setting allows",
             Bytes(bytes),
@@ -71,7 +72,10 @@ fn finding(device: &Device<'_>, library: &Library) -> Option<Finding> {
             library.name
         ),
         cost: Some(format!("{} will serve fewer requests at a time", library.name)),
-        code: vec![library.code.to_owned()],
-        remedy: Remedy::Unplayed("the recording does not show how much of the cache is needed"),
+        fixes: vec![Fix::new(
+            format!("lower {}'s {}", library.name, library.setting),
+            [library.code],
+            Edit::unsimulated("the recording does not show how much of the cache is needed"),
+        )],
     })
 }

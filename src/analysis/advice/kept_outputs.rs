@@ -3,9 +3,10 @@
 //! Only the loss needs them; autograd itself keeps what backward needs. An output is recognized by its gradient, which
 //! has the same size and is among the first blocks that backward allocates.
 
-use super::model_calls::{ModelCall, ModelCalls, born_in};
+use super::model_calls::{ModelCall, born_in};
+use super::rules::Evidence;
 use super::without_backward::is_cached;
-use super::{Finding, Remedy, Story, Way};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Phase, Role};
 use crate::model::bytes::Bytes;
@@ -22,7 +23,8 @@ const PART_OF_OBJECT: u64 = 1000;
 const FIRST_GRADIENTS: usize = 2;
 
 /// One finding, for the line that holds the most.
-pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let (device, calls) = (evidence.device, evidence.calls());
     if !device.phases().frees_tell {
         return Vec::new();
     }
@@ -117,18 +119,15 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
             lives.freed.push((index, behind_its_readers(device, call, &made)));
         }
     }
-    let cure = "delete the model's output once the loss is computed";
-    let code = vec!["del outputs  # or self.outputs = None; after all other uses, before loss.backward()".to_owned()];
+    let change = "delete the model's output once the loss is computed";
+    let code = ["del outputs  # or self.outputs = None; after all other uses, before loss.backward()"];
     let unknown = "the line keeps other outputs, which backward may need";
-    let way = Way { cure: cure.to_owned(), code: code.clone(), least: lives, most, unknown };
     Some(Finding {
-        story: Story::KeptOutputs,
+        kind: RuleKind::KeptOutputs,
         line,
-        cure: cure.to_owned(),
         evidence: format!("{up_to}{} of output stays alive through backward and the next forward pass", Bytes(largest)),
         cost: None,
-        code,
-        remedy: Remedy::Ways(vec![way]),
+        fixes: vec![Fix::up_to(change, code, lives, most, unknown)],
     })
 }
 

@@ -5,10 +5,11 @@ use super::function_graphs;
 use super::graphs::Graphs;
 use super::model_calls::{ModelCall, ModelCalls, born_in};
 use super::retained::retained;
+use super::rules::Evidence;
 use super::variables::Function;
 use super::whole_copies;
 use super::without_backward::keep_graphs;
-use super::{Finding, Remedy, Story, Way};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, PlaceId, Role};
 use crate::model::bytes::Bytes;
@@ -46,7 +47,8 @@ impl Kept<'_> {
 }
 
 /// One finding for each line that calls a model, at most.
-pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let (device, calls) = (evidence.device, evidence.calls());
     let passes = calls.passes();
     let findings =
         calls.by_place().into_iter().filter(|of_line| !keep_graphs(device, calls, of_line)).filter_map(|of_line| {
@@ -369,26 +371,22 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
         lives.removed.dedup();
         lives
     };
-    let way = Way {
-        cure: "move the collected results to the CPU".to_owned(),
-        code: vec![
-            "results.append(result.detach().cpu())  # where they are stored, such as in a forward hook".to_owned(),
-        ],
-        least: lives(true),
-        most: lives(false),
-        unknown: "a variable may keep the last result until the next one is made",
-    };
+    let fix = Fix::up_to(
+        "move the collected results to the CPU",
+        ["results.append(result.detach().cpu())  # where they are stored, such as in a forward hook"],
+        lives(true),
+        lives(false),
+        "a variable may keep the last result until the next one is made",
+    );
     Some(Finding {
-        story: Story::AccumulatingMetrics,
+        kind: RuleKind::AccumulatingMetrics,
         line: device.sites().site_frame(stack),
-        cure: way.cure.clone(),
         evidence: format!(
             "each call keeps up to {} that it allocates here; the results of all calls are freed together, or never",
             Bytes(each)
         ),
         cost: Some("each call then copies its results to the CPU".to_owned()),
-        code: way.code.clone(),
-        remedy: Remedy::Ways(vec![way]),
+        fixes: vec![fix],
     })
 }
 

@@ -3,7 +3,8 @@
 //! Every copy is larger than the previous one by the same number of bytes. Both are live during the copy, and the new
 //! one fits into none of the free blocks that earlier copies left.
 
-use super::{Finding, Remedy, Story, Way};
+use super::rules::Evidence;
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::Role;
 use crate::model::bytes::Bytes;
@@ -30,7 +31,8 @@ struct Cache {
 }
 
 /// One finding for all caches that grow in one function.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     let snapshot = device.snapshot();
     let mut of_function = BTreeMap::new();
     for (stack, blocks) in (0u32..).map(StackId).zip(may_grow(device)) {
@@ -163,34 +165,25 @@ fn finding(device: &Device<'_>, line: FrameId, caches: &[Cache]) -> Finding {
     }
     let copies = caches.iter().map(|cache| cache.copies.len()).max().unwrap_or(0);
     let grows_by: u64 = caches.iter().map(|cache| cache.grows_by).fold(0, u64::saturating_add);
-    let cure = "allocate the cache once, at its full length, and write into it";
-    let codes = vec![
-        "cache = torch.zeros(full_shape, dtype=new.dtype, device=new.device)  # once".to_owned(),
-        "cache.narrow(dim, n, new.shape[dim]).copy_(new)  # dim is the dimension that grows, n the current length"
-            .to_owned(),
-    ];
+    let first = Fix::new(
+        "allocate the cache once, at its full length, and write into it",
+        [
+            "cache = torch.zeros(full_shape, dtype=new.dtype, device=new.device)  # once",
+            "cache.narrow(dim, n, new.shape[dim]).copy_(new)  # dim is the dimension that grows, n the current length",
+        ],
+        lives,
+    );
+    let other = collected(device, caches).map(|collected| Fix::new(COLLECTED, [COLLECTED_CODE], collected));
     Finding {
-        story: Story::KvCacheGrowth,
+        kind: RuleKind::KvCacheGrowth,
         line: Some(line),
-        cure: cure.to_owned(),
         evidence: format!(
             "the program copies {} {copies} times; each copy is {} larger than the previous one",
             if caches.len() == 1 { "a cache".to_owned() } else { format!("a cache of {} tensors", caches.len()) },
             Bytes(grows_by)
         ),
         cost: None,
-        remedy: match collected(device, caches) {
-            Some(collected) => {
-                let code = vec![COLLECTED_CODE.to_owned()];
-                let other =
-                    Way { cure: COLLECTED.to_owned(), code, least: collected.clone(), most: collected, unknown: "" };
-                let first =
-                    Way { cure: cure.to_owned(), code: codes.clone(), least: lives.clone(), most: lives, unknown: "" };
-                Remedy::Ways(vec![first, other])
-            }
-            None => Remedy::Lives(lives),
-        },
-        code: codes,
+        fixes: std::iter::once(first).chain(other).collect(),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::frozen::frozen;
 use super::model_calls::ModelCalls;
-use super::{Finding, Remedy, Story};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
@@ -83,11 +83,8 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     let line = state.and_then(|&(index, _)| device.sites().site_frame(device.track.stack_of(index as usize)));
     let line = line.filter(|&line| device.sites().is_own(line))?;
     Some(Finding {
-        story: Story::OptimizerStatesOfFrozen,
+        kind: RuleKind::OptimizerStatesOfFrozen,
         line: Some(line),
-        cure:
-            "before you create the optimizer that steps here, freeze the base weights that the low-rank weights adapt"
-                .to_owned(),
         evidence: format!(
             "{} pairs of low-rank weights are trained together with the weights that they adapt; the gradients and optimizer state of the \
              adapted weights, and the temporary tensors of their updates, hold {} at the peak",
@@ -95,11 +92,14 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
             Bytes(bytes)
         ),
         cost: None,
-        code: vec![
-            "for name, weight in model.named_parameters():".to_owned(),
-            "    weight.requires_grad_(\"lora_\" in name)  # train only the low-rank weights".to_owned(),
-        ],
-        remedy: Remedy::Lives(frozen(device, calls, removed.iter().map(|&(index, _)| index).collect(), |_| true)),
+        fixes: vec![Fix::new(
+            "before you create the optimizer that steps here, freeze the base weights that the low-rank weights adapt",
+            [
+                "for name, weight in model.named_parameters():",
+                "    weight.requires_grad_(\"lora_\" in name)  # train only the low-rank weights",
+            ],
+            frozen(device, calls, removed.iter().map(|&(index, _)| index).collect(), |_| true),
+        )],
     })
 }
 

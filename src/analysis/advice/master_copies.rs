@@ -4,9 +4,9 @@
 //! large as each copy that it updates. Copies without states belong to weights that are not trained. If the optimizer has no states,
 //! such as SGD without momentum, copies of weights without gradients do.
 
-use super::model_calls::ModelCalls;
+use super::rules::Evidence;
 use super::whole_copies::line;
-use super::{Finding, Remedy, SCALAR, Story, Way};
+use super::{Finding, Fix, RuleKind, SCALAR};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::FrameId;
@@ -26,7 +26,8 @@ const MOST_STATES: usize = 3;
 const NOTABLE_PART: u64 = 20;
 
 /// One finding for each line that makes such copies.
-pub(super) fn find(device: &Device<'_>, _: &ModelCalls) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     let passes: Vec<_> = device.phases().spans.iter().filter(|span| span.phase == Phase::Backward).collect();
     let Some(last) = passes.last().filter(|_| passes.len() >= LEAST_PASSES) else { return Vec::new() };
     let mut sizes: BTreeMap<u64, usize> = BTreeMap::new();
@@ -143,13 +144,9 @@ fn finding(device: &Device<'_>, line: FrameId, copies: usize, unused: &[u32], ha
     let clones: Vec<u32> = unused.iter().filter_map(|&index| clone_in_front(device, index)).collect();
     let bytes = unused.iter().map(|&index| block(index).size).fold(0, u64::saturating_add);
     let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0).unsigned_abs();
-    let cure = "make float32 copies only of the weights that are trained";
-    let code = vec!["copies = [p.detach().float() for p in model.parameters() if p.requires_grad]  # freeze the other weights first"
-            .to_owned()];
     (bytes >= (peak / NOTABLE_PART).max(1)).then(|| Finding {
-        story: Story::OptimizerStatesOfFrozen,
+        kind: RuleKind::OptimizerStatesOfFrozen,
         line: Some(line),
-        cure: cure.to_owned(),
         evidence: format!(
             "{} of {copies} copies that this line makes, {}, {} to weights {}",
             unused.len(),
@@ -158,14 +155,13 @@ fn finding(device: &Device<'_>, line: FrameId, copies: usize, unused: &[u32], ha
             if has_states { "for which the optimizer has no state" } else { "without gradients" }
         ),
         cost: None,
-        code: code.clone(),
-        remedy: Remedy::Ways(vec![Way {
-            cure: cure.to_owned(),
-            code: code.clone(),
-            least: Lives { removed: unused.to_vec(), ..Lives::default() },
-            most: Lives { removed: unused.iter().copied().chain(clones).collect(), ..Lives::default() },
-            unknown: "memviz infers whether a copy in the weight's own dtype precedes each of these copies",
-        }]),
+        fixes: vec![Fix::up_to(
+            "make float32 copies only of the weights that are trained",
+            ["copies = [p.detach().float() for p in model.parameters() if p.requires_grad]  # freeze the other weights first"],
+            Lives { removed: unused.to_vec(), ..Lives::default() },
+            Lives { removed: unused.iter().copied().chain(clones).collect(), ..Lives::default() },
+            "memviz infers whether a copy in the weight's own dtype precedes each of these copies",
+        )],
     })
 }
 

@@ -10,6 +10,7 @@ mod dataloader_prefetch;
 mod detached;
 mod duplicate_model;
 mod expressions;
+mod fix;
 mod flat_gradients;
 mod foreach_temporaries;
 mod fp32_logits;
@@ -30,6 +31,7 @@ mod model_calls;
 mod model_functions;
 mod release_cache;
 mod retained;
+mod rules;
 mod side_stream;
 mod stacks;
 mod temporaries;
@@ -41,97 +43,21 @@ mod whole_copies;
 mod without_backward;
 mod zero_grad_late;
 
+pub use rules::RuleKind;
 pub use trial::{Lowered, Saving};
 pub use what_if::{Attempt, CureSearch, OverTime, WhatIf};
 
 use crate::facts::device::Device;
-use crate::model::{AllocatorSettings, FrameId, HOST_DEVICE};
 use crate::parallel;
 use crate::play::Trust;
-use crate::play::changes::{Change, Lives};
+use crate::play::changes::Lives;
 use crate::sorting::SortRows;
+use fix::{Edit, Finding, Fix};
 use foldhash::fast::RandomState;
-use model_calls::ModelCalls;
+use rules::Evidence;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use trial::Trial;
-
-/// A known mistake, by a name that stays the same in JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Story {
-    /// Gradients of the previous step stay live through the forward pass.
-    ZeroGradLate,
-    /// The output of a step stays referenced through backward and the next forward pass.
-    KeptOutputs,
-    /// Tensors are kept from step to step together with their autograd graph.
-    RetainedGraph,
-    /// Evaluation with gradients enabled.
-    EvalWithoutNoGrad,
-    /// Gradients stay live through an evaluation.
-    GradsKept,
-    /// Results of all batches are collected on the device.
-    AccumulatingMetrics,
-    /// A second copy of the weights that need not be on the device.
-    DuplicateModel,
-    /// Gradients and states of weights that need no training.
-    OptimizerStatesOfFrozen,
-    /// The optimizer allocates temporaries for all parameters at once. Gradient clipping does not: it works in place.
-    ForeachTemporaries,
-    /// All logits in float32, with their loss computed at once.
-    Fp32Logits,
-    /// Attention allocates the matrix of all token pairs.
-    AttentionMatrix,
-    /// Batches on the device long before they are needed.
-    DataloaderPrefetchGpu,
-    /// A cache of keys and values that is copied to grow.
-    KvCacheGrowth,
-    /// Sequence lengths vary, so that much reserved memory fits no request.
-    FragmentationVarlen,
-    /// Memory reserved for a second stream that the first cannot use.
-    SideStreamStranding,
-    /// CUDA graphs with a memory pool each, none of which another graph can use.
-    GraphPools,
-    /// Free segments from an earlier phase stay reserved.
-    ReleaseCache,
-    /// Temporaries of one line cause the peak.
-    Temporary,
-    /// A library reserves memory for inference during training.
-    InferenceCache,
-}
-
-impl Story {
-    /// The name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ZeroGradLate => "zero_grad_late",
-            Self::KeptOutputs => "kept_outputs",
-            Self::RetainedGraph => "retained_graph",
-            Self::EvalWithoutNoGrad => "eval_without_no_grad",
-            Self::GradsKept => "grads_kept",
-            Self::AccumulatingMetrics => "accumulating_metrics",
-            Self::DuplicateModel => "duplicate_model",
-            Self::OptimizerStatesOfFrozen => "optimizer_states_of_frozen",
-            Self::ForeachTemporaries => "foreach_temporaries",
-            Self::Fp32Logits => "fp32_logits",
-            Self::AttentionMatrix => "attention_matrix",
-            Self::DataloaderPrefetchGpu => "dataloader_prefetch_gpu",
-            Self::KvCacheGrowth => "kv_cache_growth",
-            Self::FragmentationVarlen => "fragmentation_varlen",
-            Self::SideStreamStranding => "side_stream_stranding",
-            Self::GraphPools => "graph_pools",
-            Self::ReleaseCache => "release_cache",
-            Self::Temporary => "temporary",
-            Self::InferenceCache => "inference_cache",
-        }
-    }
-}
-
-impl Story {
-    /// Whether the memory accumulates from step to step.
-    pub fn piles_up(self) -> bool {
-        matches!(self, Self::RetainedGraph | Self::AccumulatingMetrics | Self::KvCacheGrowth)
-    }
-}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeLine {
@@ -150,11 +76,11 @@ pub struct CodeLine {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
     /// The mistake.
-    pub story: Story,
+    pub kind: RuleKind,
     /// The line to change: the one with the mistake, not the one that is affected. `None` if no stack contains it.
     pub line: Option<CodeLine>,
     /// What to change, as a request: `call optimizer.zero_grad() before the forward pass`.
-    pub cure: String,
+    pub change: String,
     /// The evidence for the mistake, in a sentence.
     pub evidence: String,
     /// The cost of the change, in time or otherwise; `None` if it has none.
@@ -173,7 +99,7 @@ pub struct Advice {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alternative {
     /// What to change, as a request.
-    pub cure: String,
+    pub change: String,
     /// The lines of Python that make the change.
     pub code: Vec<String>,
     /// What the change saves.
@@ -198,48 +124,7 @@ pub(crate) struct First {
     pub lives: Lives,
 }
 
-/// The result of a finder, before the simulation.
-#[derive(Clone, Debug)]
-struct Finding {
-    story: Story,
-    line: Option<FrameId>,
-    cure: String,
-    evidence: String,
-    cost: Option<String>,
-    code: Vec<String>,
-    remedy: Remedy,
-}
-
-/// How a cure is simulated.
-#[derive(Clone, Debug)]
-enum Remedy {
-    /// Changes to single blocks: shorter lives, smaller sizes, or removed.
-    Lives(Lives),
-    /// Changes that `memviz simulate` has by name.
-    Changes(Vec<Change>),
-    Both(Lives, Vec<Change>),
-    /// Other allocator settings.
-    Settings(AllocatorSettings),
-    /// The cure cannot be simulated, for this reason.
-    Unplayed(&'static str),
-    /// Several cures, of which any is enough: the first is recommended.
-    Ways(Vec<Way>),
-}
-
-/// One of several cures.
-#[derive(Clone, Debug)]
-struct Way {
-    cure: String,
-    code: Vec<String>,
-    /// Its changes if it saves the least.
-    least: Lives,
-    /// The same if it saves most.
-    most: Lives,
-    /// The unrecorded fact that decides between the two.
-    unknown: &'static str,
-}
-
-/// Which cures are simulated.
+/// Which fixes are simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plays {
     /// All cures, each with the smallest device on which the program runs.
@@ -277,39 +162,6 @@ impl Plays {
     }
 }
 
-/// Finders, the most telling first: those that look at the calls of models, other ones that ask for the categories of blocks, and
-/// those that do without.
-const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 11] = [
-    kept_over_steps::find,
-    without_backward::find,
-    detached::find,
-    grads_kept::find,
-    grads_zeroed::find,
-    graph_pools::find,
-    kept_outputs::find,
-    release_cache::find,
-    duplicate_model::find,
-    frozen::find,
-    master_copies::find,
-];
-const OF_CATEGORIES: [fn(&Device<'_>) -> Vec<Finding>; 7] = [
-    zero_grad_late::find,
-    foreach_temporaries::find,
-    fp32_logits::find,
-    dataloader_prefetch::find,
-    side_stream::find,
-    flat_gradients::find,
-    temporaries::find,
-];
-const OTHERS: [fn(&Device<'_>) -> Vec<Finding>; 6] = [
-    kv_cache_growth::find,
-    inference_cache::find,
-    varying_lengths::find,
-    whole_copies::find,
-    expressions::find,
-    activations_in_place::find,
-];
-
 /// The maximum number of simulated findings, the most telling first: the time for each grows with the recording.
 const MOST_FOUND: usize = 48;
 
@@ -319,7 +171,7 @@ pub fn advice(device: &Device<'_>, plays: Plays) -> Vec<Advice> {
 }
 
 /// The entries of that list about some of the mistakes; only these are simulated.
-pub(crate) fn advice_of(device: &Device<'_>, plays: Plays, is_wanted: fn(Story) -> bool) -> Vec<Advice> {
+pub(crate) fn advice_of(device: &Device<'_>, plays: Plays, is_wanted: fn(RuleKind) -> bool) -> Vec<Advice> {
     let found = found(device, plays, is_wanted);
     found.map_or_else(Vec::new, |(_, advice)| advice.into_iter().map(|(advice, _)| advice).collect())
 }
@@ -332,13 +184,14 @@ pub(crate) fn advice_together(
     first: usize,
 ) -> (Vec<Advice>, Option<Together>, Option<First>) {
     let Some((trial, all)) = found(device, plays, |_| true) else { return (Vec::new(), None, None) };
-    let lives =
-        all.iter().take(first).enumerate().filter_map(|(place, (advice, remedy))| match (remedy, &advice.saving) {
-            (Remedy::Lives(lives), Saving::Played { trust, at_least, .. }) => {
+    let lives = all.iter().take(first).enumerate().filter_map(|(place, (advice, edit))| {
+        match (edit.only_lives(), &advice.saving) {
+            (Some(lives), Saving::Played { trust, at_least, .. }) => {
                 Some((place, lives, *trust == Trust::Uncertain && !at_least))
             }
             _ => None,
-        });
+        }
+    });
     let lives: Vec<(usize, &Lives, bool)> = lives.collect();
     let merged = |wanted: fn(bool) -> bool| {
         let wanted = || lives.iter().filter(|&&(_, _, is_doubted)| wanted(is_doubted));
@@ -346,7 +199,7 @@ pub(crate) fn advice_together(
         (places, Lives::merged(wanted().map(|&(_, lives, _)| lives)))
     };
     let (places, all_lives) = merged(|_| true);
-    let saving = (places.len() > 1).then(|| trial.saving(&Remedy::Lives(all_lives))).flatten();
+    let saving = (places.len() > 1).then(|| trial.saving(&all_lives.into())).flatten();
     let together = saving.map(|saving| Together { places, saving });
     // A doubt that is no bound adds up with those of other changes.
     let (places, lives) = merged(|is_doubted| !is_doubted);
@@ -358,10 +211,10 @@ pub(crate) fn advice_together(
 fn found<'d, 'a>(
     device: &'d Device<'a>,
     plays: Plays,
-    is_wanted: fn(Story) -> bool,
-) -> Option<(Trial<'d, 'a>, Vec<(Advice, Remedy)>)> {
+    is_wanted: fn(RuleKind) -> bool,
+) -> Option<(Trial<'d, 'a>, Vec<(Advice, Edit)>)> {
     let mut candidates = candidates(device, plays.covers(device));
-    candidates.retain(|finding| is_wanted(finding.story));
+    candidates.retain(|finding| is_wanted(finding.kind));
     if candidates.is_empty() {
         return None;
     }
@@ -373,54 +226,39 @@ fn found<'d, 'a>(
 
 /// What finders find, whether it will be simulated or not.
 fn candidates(device: &Device<'_>, is_simulated: bool) -> Vec<Finding> {
-    if device.id() <= HOST_DEVICE {
-        return Vec::new();
-    }
-    let all = |finders: &[fn(&Device<'_>) -> Vec<Finding>]| -> Vec<Finding> {
-        parallel::map(finders, |find| find(device)).into_iter().flatten().collect()
-    };
-    // Categories take about as long as all that can be found without them. The calls of models take longest of that, so they start
-    // first.
-    let without = || parallel::join(|| ModelCalls::of(device), || all(&OTHERS));
-    let ((), (calls, others)) = parallel::join(|| device.prepare_categories(), without);
-    let of_calls =
-        || parallel::map(&OF_CALLS, |find| find(device, &calls)).into_iter().flatten().collect::<Vec<Finding>>();
-    // Attention takes longest, so it starts first: the others run on the threads that it leaves idle.
-    let of_categories = || parallel::join(|| attention_matrix::find(device, is_simulated), || all(&OF_CATEGORIES));
-    let (mut found, (attention, of_categories)) = parallel::join(of_calls, of_categories);
-    found.extend(attention.into_iter().chain(of_categories).chain(others));
+    let mut found = Evidence::of(device, is_simulated).findings();
     found.truncate(MOST_FOUND);
     found
 }
 
 /// What is worth advice of what was simulated: the largest saving for its cost first.
-fn best(trial: &Trial<'_, '_>, mut advice: Vec<(Advice, Remedy)>) -> Vec<(Advice, Remedy)> {
+fn best(trial: &Trial<'_, '_>, mut advice: Vec<(Advice, Edit)>) -> Vec<(Advice, Edit)> {
     // A change without a cost comes first, unless another one saves more than twice as much.
     advice.sort_rows_by_key(|(advice, _)| Reverse(advice.saving.most() / (1 + u64::from(advice.cost.is_some()))));
     // One mistake can have several findings.
     let mut told = HashSet::new();
-    advice.retain(|(advice, _)| told.insert((advice.story, advice.line.as_ref().map(|line| line.label.clone()))));
+    advice.retain(|(advice, _)| told.insert((advice.kind, advice.line.as_ref().map(|line| line.label.clone()))));
     let mut advice = without_repetitions(advice);
     trial.drop_parts_of_a_leak(&mut advice);
     advice
 }
 
 /// Leaves out cures that change the same blocks as an earlier cure of the same story at another line.
-fn without_repetitions(all: Vec<(Advice, Remedy)>) -> Vec<(Advice, Remedy)> {
-    let mut told: Vec<(Story, HashSet<u32, RandomState>)> = Vec::new();
+fn without_repetitions(all: Vec<(Advice, Edit)>) -> Vec<(Advice, Edit)> {
+    let mut told: Vec<(RuleKind, HashSet<u32, RandomState>)> = Vec::new();
     let mut kept = Vec::with_capacity(all.len());
-    for (advice, remedy) in all {
-        if let Remedy::Lives(lives) = &remedy {
+    for (advice, edit) in all {
+        if let Some(lives) = edit.only_lives() {
             let own: HashSet<u32, RandomState> = lives.changed().collect();
-            let is_repeated = |(story, earlier): &(Story, HashSet<u32, RandomState>)| {
-                *story == advice.story && own.intersection(earlier).count() * 2 > own.len()
+            let is_repeated = |(kind, earlier): &(RuleKind, HashSet<u32, RandomState>)| {
+                *kind == advice.kind && own.intersection(earlier).count() * 2 > own.len()
             };
             if told.iter().any(is_repeated) {
                 continue;
             }
-            told.push((advice.story, own));
+            told.push((advice.kind, own));
         }
-        kept.push((advice, remedy));
+        kept.push((advice, edit));
     }
     kept
 }

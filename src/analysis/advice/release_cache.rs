@@ -1,7 +1,8 @@
 //! Finds segments that an earlier phase leaves free but reserved, and that the next phase cannot use.
 
 use super::model_calls::{ModelCall, ModelCalls};
-use super::{Finding, Remedy, Story};
+use super::rules::Evidence;
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::Phase;
 use crate::model::bytes::Bytes;
@@ -17,7 +18,8 @@ const PART_LESS: i64 = 4;
 const LEAST_CALLS: usize = 2;
 
 /// Finds places where an earlier phase leaves much memory reserved.
-pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let (device, calls) = (evidence.device, evidence.calls());
     let highest = device.history().maxima[Metric::Reserved as usize];
     // A phase that repeats, such as an evaluation after each epoch, would pay the cost each time.
     let boundaries = boundaries(device, calls);
@@ -36,16 +38,18 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let is_repeated = line.is_some_and(|line| is_repeated(calls, boundary, line));
     let place = if is_repeated { "before the loop that runs this line" } else { "before the next phase" };
     vec![Finding {
-        story: Story::ReleaseCache,
+        kind: RuleKind::ReleaseCache,
         line,
-        cure: format!("call torch.cuda.empty_cache() once {place}"),
         evidence: format!(
             "{} of reserved memory is free when the program moves on to its next phase",
             Bytes(left.unsigned_abs())
         ),
         cost: Some("the next phase reserves memory again".to_owned()),
-        code: vec!["torch.cuda.empty_cache()  # once, not in the loop".to_owned()],
-        remedy: Remedy::Lives(Lives { emptied: vec![boundary.end], ..Lives::default() }),
+        fixes: vec![Fix::new(
+            format!("call torch.cuda.empty_cache() once {place}"),
+            ["torch.cuda.empty_cache()  # once, not in the loop"],
+            Lives { emptied: vec![boundary.end], ..Lives::default() },
+        )],
     }]
 }
 

@@ -3,7 +3,7 @@
 
 use super::kept_over_steps::{Kept, LONGEST_LINE, SMALL, backward_line, inputs, is_freed_by_backward, is_of_forward};
 use super::model_calls::{ModelCall, born_in};
-use super::{Finding, Remedy, Story, Way};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::Role;
 use crate::model::StackId;
@@ -77,26 +77,23 @@ pub(super) fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept
         lives.freed.extend(inputs(device, of_line).into_iter().map(|(_, index, again)| (index, again)));
         lives
     };
-    let way = Way {
-        cure: "call backward without retain_graph, and detach what later steps use".to_owned(),
-        code: vec![
-            "loss.backward()".to_owned(),
-            "kept = kept.detach()  # each tensor that a later step uses, such as a state or a collected loss"
-                .to_owned(),
+    let fix = Fix::up_to(
+        "call backward without retain_graph, and detach what later steps use",
+        [
+            "loss.backward()",
+            "kept = kept.detach()  # each tensor that a later step uses, such as a state or a collected loss",
         ],
-        least: lives(true),
-        most: lives(false),
-        unknown: "variables may keep results until the next ones are made",
-    };
+        lives(true),
+        lives(false),
+        "variables may keep results until the next ones are made",
+    );
     let most = retained.iter().map(|kept| kept.bytes()).max()?;
     Some(Finding {
-        story: Story::RetainedGraph,
+        kind: RuleKind::RetainedGraph,
         line: backward_line(device, first.call).or(Some(first.call.line)),
-        cure: way.cure.clone(),
         evidence: format!("every graph, up to {}, stays alive after its backward pass is done", Bytes(most)),
         cost: None,
-        code: way.code.clone(),
-        remedy: Remedy::Ways(vec![way]),
+        fixes: vec![fix],
     })
 }
 

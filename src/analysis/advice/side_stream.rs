@@ -4,8 +4,9 @@
 //! requests more.
 
 use super::dataloader_prefetch::passes;
+use super::rules::Evidence;
 use super::stacks::{Marked, common_line};
-use super::{Finding, Remedy, Story};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Role};
 use crate::model::bytes::Bytes;
@@ -33,7 +34,8 @@ struct Stream {
 }
 
 /// One finding for each of the streams that request the most, without the first.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     let (track, history) = (device.track, device.history());
     // Most programs use only one stream.
     let mut numbers = device.snapshot().contexts.iter().map(|context| context.stream);
@@ -98,22 +100,24 @@ fn finding(device: &Device<'_>, number: u64, stream: &Stream, (main_number, main
     let category = |&index: &u32| device.categories().get(index as usize).category;
     let computes = stream.blocks.iter().map(category).any(|it| !matches!(it, Category::Input | Category::Unknown));
     (reserved > 0 && computes && !is_one_ahead(device, stream)).then(|| Finding {
-        story: Story::SideStreamStranding,
+        kind: RuleKind::SideStreamStranding,
         line,
-        cure: format!("run this code on the {name}"),
         evidence: format!(
             "{} is reserved for a side stream at the end of the recording; no other stream can use its free memory",
             Bytes(reserved)
         ),
         cost: Some("the kernels of this code then no longer run concurrently with others".to_owned()),
-        code,
-        remedy: Remedy::Lives(Lives {
-            beside: stream.blocks.iter().map(|&block| (block, other)).collect(),
-            removed: second_workspaces(device, main, stream),
-            // With one stream, no free waits for another stream (`record_stream`).
-            freed: waiting.collect(),
-            ..Lives::default()
-        }),
+        fixes: vec![Fix::new(
+            format!("run this code on the {name}"),
+            code,
+            Lives {
+                beside: stream.blocks.iter().map(|&block| (block, other)).collect(),
+                removed: second_workspaces(device, main, stream),
+                // With one stream, no free waits for another stream (`record_stream`).
+                freed: waiting.collect(),
+                ..Lives::default()
+            },
+        )],
     })
 }
 

@@ -1,7 +1,8 @@
 //! Finds temporaries of the user's own optimizer: several of a parameter's size are live at once, where in-place
 //! operators need one.
 
-use super::{Finding, Remedy, Story};
+use super::rules::Evidence;
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Phases, Role};
 use crate::model::bytes::Bytes;
@@ -16,7 +17,8 @@ const LEAST_AT_ONCE: usize = 2;
 const SMALL: u64 = 1 << 20;
 
 /// One finding for each function that updates parameters.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     let (phases, roles, sites) = (device.phases(), device.roles(), device.sites());
     let mut of_function: BTreeMap<(StrId, StrId), Vec<u32>> = BTreeMap::new();
     let is_of_update = |stack: StackId| roles.role(stack) == Role::Optimizer || roles.is_plain_step(stack);
@@ -75,12 +77,14 @@ fn finding(device: &Device<'_>, blocks: &[u32]) -> Option<Finding> {
     let bytes = at_peak.iter().fold(0u64, |sum, &index| sum.saturating_add(block(index).size));
     let last = at_peak.last().filter(|_| at_peak.len() >= LEAST_AT_ONCE)?;
     Some(Finding {
-        story: Story::Temporary,
+        kind: RuleKind::Temporary,
         line: device.sites().site_frame(device.track.stack_of(*last as usize)),
-        cure: "compute the update in place, or use a torch.optim optimizer with fused=True".to_owned(),
         evidence: format!("{} temporary tensors of the update are live at the peak: {}", at_peak.len(), Bytes(bytes)),
         cost: None,
-        code: vec!["p.addcdiv_(m, v.sqrt().add_(eps), value=-lr)".to_owned()],
-        remedy: Remedy::Lives(Lives { removed, ..Lives::default() }),
+        fixes: vec![Fix::new(
+            "compute the update in place, or use a torch.optim optimizer with fused=True",
+            ["p.addcdiv_(m, v.sqrt().add_(eps), value=-lr)"],
+            Lives { removed, ..Lives::default() },
+        )],
     })
 }

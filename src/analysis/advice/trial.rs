@@ -1,6 +1,6 @@
 //! Simulates cures, to measure what they save.
 
-use super::{Advice, Alternative, CodeLine, Finding, Remedy, Story, Way};
+use super::{Advice, Alternative, CodeLine, Edit, Finding, Fix};
 use crate::facts::device::Device;
 use crate::model::bytes::Bytes;
 use crate::model::{AllocatorSettings, FrameId};
@@ -17,15 +17,9 @@ const SAME: [u64; 2] = [20, 30];
 /// allocated bytes that it saves leaves 1/N of the remaining peak for that. Between programs and their fixed twins, the difference
 /// was at most 1/380.
 const PLACEMENT_PART: u64 = 200;
-/// A finding with several cures is simulated with one of them.
-const WAYS: &str = "only one of several fixes is simulated at a time";
 /// Why a saving is a lower bound: with the change, usage is highest at the start of the recording, which no change lowers.
 const FROM_THE_START: &str =
     "with the change, the peak is where the recording starts; what the change would save before that is unknown";
-/// Emptying the cache costs time: it is worthwhile only if it saves 1/N of reserved memory.
-const PART_RELEASED: u64 = 8;
-/// Expandable segments need support by the driver: they are a cure only if lengths that vary waste 1/N of reserved memory.
-const PART_WASTED: u64 = 32;
 
 /// The saving of a cure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,81 +123,57 @@ impl<'d, 'a> Trial<'d, 'a> {
     }
 
     /// A finding with the saving of its cure; `None` if the saving is too small.
-    pub fn advice(&self, finding: Finding) -> Option<(Advice, Remedy)> {
-        let Finding { story, line, cure, evidence, cost, code, remedy } = finding;
-        let (remedy, mut saving, alternatives) = match remedy {
-            Remedy::Ways(ways) => self.first_of(ways)?,
-            remedy => {
-                let saving = self.saving(&remedy)?;
-                (remedy, saving, Vec::new())
-            }
-        };
+    pub fn advice(&self, finding: Finding) -> Option<(Advice, Edit)> {
+        let Finding { kind, line, evidence, cost, fixes } = finding;
+        let mut fixes = fixes.into_iter();
+        let Fix { change, code, edit, most } = fixes.next()?;
+        let mut saving = self.saving_of(&edit, most)?;
+        let others = fixes.filter_map(|Fix { change, code, edit, most }| {
+            let mut saving = self.saving_of(&edit, most)?;
+            saving.leave_room_for_placement();
+            Some(Alternative { change, code, saving, lives: edit.lives })
+        });
+        let alternatives = others.collect();
+        let policy = kind.policy();
         let is_worth_it = match &saving {
-            Saving::Played { reserved, .. } if story == Story::ReleaseCache => {
-                reserved.by() >= reserved.before / PART_RELEASED
+            Saving::Played { allocated, reserved, .. } => {
+                policy.least_part_reserved.is_none_or(|part| reserved.by() >= reserved.before / part)
+                    && (!policy.must_lower_allocated || allocated.is_notable())
             }
-            // Only a simulation shows whether later requests fit the segments that stay.
-            Saving::NotPlayed { .. } if story == Story::ReleaseCache => false,
-            Saving::Played { reserved, .. } if story == Story::FragmentationVarlen => {
-                reserved.by() >= reserved.before / PART_WASTED
-            }
-            // Nobody recomputes a layer, copies results or rewrites operators for a saving that depends on where blocks are placed.
-            Saving::Played { allocated, .. }
-                if matches!(story, Story::Fp32Logits | Story::AccumulatingMetrics | Story::Temporary) =>
-            {
-                allocated.is_notable()
-            }
-            _ => true,
+            Saving::NotPlayed { .. } => !policy.must_be_simulated,
         };
         if !is_worth_it {
             return None;
         }
         if let Saving::Played { trust, reserved_trust, because, .. } = &mut saving {
-            // The placement of blocks depends on how the program uses the chunks, and the memory that it releases.
-            if matches!(story, Story::Fp32Logits | Story::ReleaseCache) {
+            if policy.is_reserved_uncertain {
                 *reserved_trust = Trust::Uncertain;
             }
             let is_cut = self.testbed.as_ref().is_ok_and(|(testbed, _)| !testbed.program.refusals.is_empty());
-            if is_cut && story.piles_up() && *trust != Trust::Uncertain {
+            if is_cut && policy.piles_up && *trust != Trust::Uncertain {
                 (*trust, *reserved_trust) = (Trust::Uncertain, Trust::Uncertain);
                 "the program ran out of memory, so what it would have done next is unknown".clone_into(because);
             }
         }
         saving.leave_room_for_placement();
         let line = line.and_then(|frame| self.line(frame));
-        let copies = self.copies(story, &remedy);
-        Some((Advice { story, line, cure, evidence, cost, copies, code, saving, alternatives }, remedy))
+        let copies = self.copies(&edit).filter(|_| policy.copies_results);
+        Some((Advice { kind, line, change, evidence, cost, copies, code, saving, alternatives }, edit))
     }
 
     /// Bytes that a cure copies to the CPU: all results that the program collects there.
-    fn copies(&self, story: Story, remedy: &Remedy) -> Option<u64> {
-        let Remedy::Lives(lives) = remedy else { return None };
+    fn copies(&self, edit: &Edit) -> Option<u64> {
+        let lives = edit.only_lives()?;
         let requested =
             |&(index, _): &(u32, _)| self.device.track.allocation(index as usize).map(|made| made.requested);
-        (story == Story::AccumulatingMetrics)
-            .then(|| lives.freed.iter().filter_map(requested).fold(0, u64::saturating_add))
+        Some(lives.freed.iter().filter_map(requested).fold(0, u64::saturating_add))
     }
 
-    /// The first of several cures with its saving, and the others as alternatives; `None` if the saving is too small.
-    fn first_of(&self, ways: Vec<Way>) -> Option<(Remedy, Saving, Vec<Alternative>)> {
-        let mut ways = ways.into_iter();
-        let first = ways.next()?;
-        let saving = self.saving_of_way(&first)?;
-        let others = ways.filter_map(|way| {
-            let mut saving = self.saving_of_way(&way)?;
-            saving.leave_room_for_placement();
-            Some(Alternative { cure: way.cure, code: way.code, saving, lives: way.least })
-        });
-        Some((Remedy::Lives(first.least), saving, others.collect()))
-    }
-
-    /// The least that a cure saves: an uncertain lower bound if it may save notably more.
-    fn saving_of_way(&self, way: &Way) -> Option<Saving> {
-        let mut saving = self.saving(&Remedy::Lives(way.least.clone()))?;
-        if way.least == way.most {
-            return Some(saving);
-        }
-        let most = self.saving(&Remedy::Lives(way.most.clone()));
+    /// The least that a fix saves: an uncertain lower bound if it may save notably more.
+    fn saving_of(&self, edit: &Edit, most: Option<(Lives, &'static str)>) -> Option<Saving> {
+        let mut saving = self.saving(edit)?;
+        let Some((most, unknown)) = most else { return Some(saving) };
+        let most = self.saving(&most.into());
         if let Saving::Played { allocated, reserved, trust, reserved_trust, because, at_least, .. } = &mut saving
             && let Some(Saving::Played { allocated: best, reserved: best_reserved, .. }) = most
         {
@@ -216,8 +186,7 @@ impl<'d, 'a> Trial<'d, 'a> {
             if differs(*allocated, best, SAME[0]) {
                 (*trust, *reserved_trust, *at_least) = (Trust::Uncertain, Trust::Uncertain, true);
                 let (best, best_reserved) = (Bytes(best.by()), Bytes(best_reserved.by()));
-                *because =
-                    format!("{}; the change saves at most {best} allocated, {best_reserved} reserved", way.unknown);
+                *because = format!("{unknown}; the change saves at most {best} allocated, {best_reserved} reserved");
             }
         }
         Some(saving)
@@ -225,19 +194,20 @@ impl<'d, 'a> Trial<'d, 'a> {
 
     /// Drops cures that are part of a leak: if memory accumulates, another cure counts only if it lowers the peak of
     /// allocated memory, and still does so once the leak is cured.
-    pub fn drop_parts_of_a_leak(&self, all: &mut Vec<(Advice, Remedy)>) {
-        let Some((leak, Remedy::Lives(cured))) = all.first().cloned() else { return };
-        if !leak.story.piles_up() {
+    pub fn drop_parts_of_a_leak(&self, all: &mut Vec<(Advice, Edit)>) {
+        let Some((leak, fixed)) = all.first().cloned() else { return };
+        let Some(fixed) = fixed.only_lives() else { return };
+        if !leak.kind.piles_up() {
             return;
         }
         let Saving::Played { allocated: Lowered { after: alone, .. }, .. } = leak.saving else { return };
-        let saves_more = |remedy: &Remedy| {
-            let both = match remedy {
-                Remedy::Lives(lives) => Remedy::Lives(Lives::merged([&cured, lives].into_iter())),
-                Remedy::Changes(changes) => Remedy::Both(cured.clone(), changes.clone()),
-                _ => return true,
-            };
-            match self.saving(&both) {
+        let saves_more = |edit: &Edit| {
+            if edit.settings.is_some() || edit.unsimulated.is_some() {
+                return true;
+            }
+            let lives =
+                if edit.changes.is_empty() { Lives::merged([fixed, &edit.lives].into_iter()) } else { fixed.clone() };
+            match self.saving(&Edit { lives, changes: edit.changes.clone(), ..Edit::default() }) {
                 Some(Saving::Played { allocated, .. }) => {
                     Lowered { before: alone, after: allocated.after }.is_notable()
                 }
@@ -246,7 +216,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         };
         let is_own = |saving: &Saving| !matches!(saving, Saving::Played { allocated, .. } if !allocated.is_notable());
         let mut is_first = true;
-        all.retain(|(advice, remedy)| std::mem::take(&mut is_first) || is_own(&advice.saving) && saves_more(remedy));
+        all.retain(|(advice, edit)| std::mem::take(&mut is_first) || is_own(&advice.saving) && saves_more(edit));
     }
 
     fn line(&self, frame: FrameId) -> Option<CodeLine> {
@@ -258,12 +228,16 @@ impl<'d, 'a> Trial<'d, 'a> {
     }
 
     /// The saving of a cure; `None` if it is too small to mention.
-    pub fn saving(&self, remedy: &Remedy) -> Option<Saving> {
+    pub fn saving(&self, edit: &Edit) -> Option<Saving> {
         let (testbed, before) = match &self.testbed {
             Ok(testbed) => testbed,
-            Err(because) => return self.not_played(remedy, (*because).to_owned()),
+            Err(because) => return self.not_played(edit, (*because).to_owned()),
         };
-        let settings = &testbed.settings;
+        let (_, edited, settings) = match self.changed(edit) {
+            Ok(changed) => changed,
+            Err(because) => return self.not_played(edit, because),
+        };
+        let settings = &settings;
         let changed = |edited: &Edited| {
             let mut run = testbed.run_changed(edited, &[], settings, true, self.budget);
             let is_at_start = |outcome: &Outcome| {
@@ -276,29 +250,14 @@ impl<'d, 'a> Trial<'d, 'a> {
             }
             (run, reserved_without_cache(testbed, &edited.program))
         };
-        let run = match remedy {
-            Remedy::Lives(lives) => {
-                let (run, without_cache) = changed(&self.editor.with_lives(&testbed.program, lives));
-                // Emptying the cache also releases the segments that were free at the start.
-                Ok((run, without_cache.filter(|_| lives.emptied.is_empty())))
-            }
-            Remedy::Changes(changes) => match self.editor.apply(&testbed.program, changes) {
-                Ok(edited) => Ok(changed(&edited)),
-                Err(refusal) => Err(refusal.because),
-            },
-            Remedy::Both(lives, changes) => match self.editor.apply_with_lives(&testbed.program, changes, lives) {
-                Ok(edited) => Ok(changed(&edited)),
-                Err(refusal) => Err(refusal.because),
-            },
-            Remedy::Settings(settings) => Ok((testbed.run(settings, false, self.budget), None)),
-            Remedy::Unplayed(because) => Err((*because).to_owned()),
-            Remedy::Ways(_) => Err(WAYS.to_owned()),
+        let (run, without_cache) = if edit.settings.is_some() {
+            (testbed.run(settings, false, self.budget), None)
+        } else {
+            let (run, without_cache) = changed(&edited);
+            // Emptying the cache also releases the segments that were free at the start.
+            (run, without_cache.filter(|_| edit.lives.emptied.is_empty()))
         };
-        let (run, without_cache) = match run {
-            Ok(run) => run,
-            Err(because) => return self.not_played(remedy, because),
-        };
-        let Some(after) = run.outcome else { return self.not_played(remedy, run.because) };
+        let Some(after) = run.outcome else { return self.not_played(edit, run.because) };
         let recorded = self.recorded(before);
         // What a simulation gets wrong, it gets wrong with and without the cure: the recorded peak is reduced by the difference. An
         // exact result needs no such correction, and the recorded settings may not be simulated as exactly.
@@ -332,7 +291,7 @@ impl<'d, 'a> Trial<'d, 'a> {
             needs,
             trust: run.trust,
             reserved_trust,
-            at_least: run.because == FROM_THE_START || matches!(remedy, Remedy::Lives(lives) if lives.at_least),
+            at_least: run.because == FROM_THE_START || edit.lives.at_least,
             because: run.because,
         })
     }
@@ -349,24 +308,14 @@ impl<'d, 'a> Trial<'d, 'a> {
     }
 
     /// The program with a cure, and the settings that it runs with; an error says why it cannot be simulated.
-    pub fn changed(&self, remedy: &Remedy) -> Result<(&Testbed, Edited, AllocatorSettings), String> {
+    pub fn changed(&self, edit: &Edit) -> Result<(&Testbed, Edited, AllocatorSettings), String> {
         let (testbed, _) = self.testbed.as_ref().map_err(|because| (*because).to_owned())?;
-        let program = &testbed.program;
-        let (edited, settings) = match remedy {
-            Remedy::Lives(lives) => (self.editor.with_lives(program, lives), testbed.settings.clone()),
-            Remedy::Changes(changes) => {
-                let edited = self.editor.apply(program, changes).map_err(|refusal| refusal.because)?;
-                (edited, testbed.settings.clone())
-            }
-            Remedy::Both(lives, changes) => {
-                let edited = self.editor.apply_with_lives(program, changes, lives);
-                (edited.map_err(|refusal| refusal.because)?, testbed.settings.clone())
-            }
-            Remedy::Settings(settings) => (self.editor.with_lives(program, &Lives::default()), settings.clone()),
-            Remedy::Unplayed(because) => return Err((*because).to_owned()),
-            Remedy::Ways(_) => return Err(WAYS.to_owned()),
-        };
-        Ok((testbed, edited, settings))
+        if let Some(because) = edit.unsimulated {
+            return Err(because.to_owned());
+        }
+        let edited = self.editor.apply_with_lives(&testbed.program, &edit.changes, &edit.lives);
+        let settings = edit.settings.as_ref().unwrap_or(&testbed.settings).clone();
+        Ok((testbed, edited.map_err(|refusal| refusal.because)?, settings))
     }
 
     /// Bytes that the allocator can use on a device of this size, or of the recorded one: see [`Testbed::on_device`].
@@ -375,10 +324,9 @@ impl<'d, 'a> Trial<'d, 'a> {
     }
 
     /// An upper bound for a cure that is not simulated; `None` if even that is too small.
-    fn not_played(&self, remedy: &Remedy, because: String) -> Option<Saving> {
+    fn not_played(&self, edit: &Edit, because: String) -> Option<Saving> {
         let highest = self.device.history().maxima[Metric::Allocated as usize];
-        let Remedy::Lives(lives) = remedy else { return Some(Saving::NotPlayed { because, at_most: 0 }) };
-        let Some(at_most) = lives.at_most(self.device, highest.instant) else {
+        let Some(at_most) = edit.only_lives().and_then(|lives| lives.at_most(self.device, highest.instant)) else {
             return Some(Saving::NotPlayed { because, at_most: 0 });
         };
         let before = highest.bytes.max(0).unsigned_abs();

@@ -1,8 +1,9 @@
 //! Finds lengths that vary from pass to pass: freed blocks fit no later request, so reserved memory far exceeds
 //! allocated memory.
 
+use super::rules::Evidence;
 use super::stacks::common_line;
-use super::{Finding, Remedy, Story};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::segments::expandable::conflicts;
 use crate::facts::training::Phase;
@@ -21,7 +22,8 @@ const LEAST_SIZES: usize = 3;
 const PART_FREE: i64 = 8;
 
 /// One finding if most of a forward pass requests different sizes each time, and segments do not already grow in place.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     let settings = recorded_settings(device.track);
     let Some(proposed) = with_expandable_segments(&settings) else { return Vec::new() };
     let history = device.history();
@@ -35,9 +37,8 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     vec![Finding {
-        story: Story::FragmentationVarlen,
+        kind: RuleKind::FragmentationVarlen,
         line: common_line(device, &varying),
-        cure: "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True".to_owned(),
         evidence: format!(
             "{} is reserved for a peak of {} allocated: the sizes of blocks differ from pass to pass, so new blocks do not fit in \
              those that earlier passes freed",
@@ -45,11 +46,11 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
             Bytes(allocated.max(0).unsigned_abs())
         ),
         cost: Some(limits(device)),
-        code: vec![
-            "os.environ[\"PYTORCH_CUDA_ALLOC_CONF\"] = \"expandable_segments:True\"  # before torch is imported"
-                .to_owned(),
-        ],
-        remedy: Remedy::Settings(proposed),
+        fixes: vec![Fix::new(
+            "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            ["os.environ[\"PYTORCH_CUDA_ALLOC_CONF\"] = \"expandable_segments:True\"  # before torch is imported"],
+            proposed,
+        )],
     }]
 }
 

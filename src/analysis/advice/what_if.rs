@@ -1,7 +1,7 @@
 //! Predicts what a device would need with some of its cures, other settings or another size, and its memory over time.
 
 use super::trial::Trial;
-use super::{Advice, Alternative, Finding, Plays, Remedy, Saving, best, candidates};
+use super::{Advice, Alternative, Edit, Finding, Plays, Saving, best, candidates};
 use crate::analysis::scene::Column;
 use crate::error::{Error, Result};
 use crate::facts::device::Device;
@@ -40,7 +40,7 @@ pub struct WhatIf<'d, 'a> {
     device: &'d Device<'a>,
     /// The simulator, created at the first attempt.
     trial: OnceLock<Trial<'d, 'a>>,
-    list: Vec<(Advice, Remedy)>,
+    list: Vec<(Advice, Edit)>,
 }
 
 /// A list of cures under construction, in parts that take about as long as one simulation.
@@ -50,7 +50,7 @@ pub struct CureSearch<'d, 'a> {
     /// Findings to simulate, once the finders have run.
     waiting: Option<std::vec::IntoIter<Finding>>,
     trial: Option<Trial<'d, 'a>>,
-    list: Vec<(Advice, Remedy)>,
+    list: Vec<(Advice, Edit)>,
 }
 
 /// A predicted counter at every instant of a recording.
@@ -67,7 +67,7 @@ struct Cure<'t> {
     /// The place that the cure takes in the list: its own, or that of the cure that it replaces.
     instead_of: usize,
     saving: &'t Saving,
-    remedy: Cow<'t, Remedy>,
+    edit: Cow<'t, Edit>,
 }
 
 /// A program that is ready to simulate.
@@ -129,15 +129,15 @@ impl<'d, 'a> WhatIf<'d, 'a> {
 
     /// Whether a cure of the list can be combined with others.
     pub fn combines(&self, place: usize) -> bool {
-        self.at(place).is_some_and(|cure| matches!(*cure.remedy, Remedy::Lives(_)))
+        self.at(place).is_some_and(|cure| cure.edit.only_lives().is_some())
     }
 
     /// The joint saving of some cures of the list; `None` if it is too small to mention.
     pub fn saving(&self, chosen: &[usize]) -> Result<Option<Saving>> {
-        let remedy = self.remedy(chosen)?;
+        let edit = self.edit(chosen)?;
         Ok(match chosen {
             &[one] => self.at(one).map(|cure| cure.saving.clone()),
-            _ => self.trial()?.saving(&remedy),
+            _ => self.trial()?.saving(&edit),
         })
     }
 
@@ -190,9 +190,9 @@ impl<'d, 'a> WhatIf<'d, 'a> {
 
     /// The attempt, ready to simulate.
     fn prepared(&self, attempt: &Attempt) -> Result<Prepared<'_>> {
-        let remedy = self.remedy(&attempt.cures)?;
-        let (testbed, edited, mut settings) = self.trial()?.changed(&remedy).map_err(Error::Request)?;
-        let mut is_recorded = !matches!(&*remedy, Remedy::Settings(_));
+        let edit = self.edit(&attempt.cures)?;
+        let (testbed, edited, mut settings) = self.trial()?.changed(&edit).map_err(Error::Request)?;
+        let mut is_recorded = edit.settings.is_none();
         if !attempt.has_device() {
             return Ok(Prepared { testbed: Cow::Borrowed(testbed), edited, settings, is_recorded });
         }
@@ -210,32 +210,31 @@ impl<'d, 'a> WhatIf<'d, 'a> {
 
     /// The cure, or the alternative, at a place.
     fn at(&self, place: usize) -> Option<Cure<'_>> {
-        if let Some((advice, remedy)) = self.list.get(place) {
-            return Some(Cure { instead_of: place, saving: &advice.saving, remedy: Cow::Borrowed(remedy) });
+        if let Some((advice, edit)) = self.list.get(place) {
+            return Some(Cure { instead_of: place, saving: &advice.saving, edit: Cow::Borrowed(edit) });
         }
         let (instead_of, other) = self.alternatives().nth(place.checked_sub(self.list.len())?)?;
-        Some(Cure { instead_of, saving: &other.saving, remedy: Cow::Owned(Remedy::Lives(other.lives.clone())) })
+        Some(Cure { instead_of, saving: &other.saving, edit: Cow::Owned(other.lives.clone().into()) })
     }
 
-    /// One remedy for all chosen cures.
-    fn remedy(&self, chosen: &[usize]) -> Result<Cow<'_, Remedy>> {
+    /// One edit for all chosen cures.
+    fn edit(&self, chosen: &[usize]) -> Result<Cow<'_, Edit>> {
         let wrong = |message: &str| Error::Request(message.to_owned());
         let none = || wrong("expected positions in the list of fixes, found one that is not in the list");
         let cures = chosen.iter().map(|&place| self.at(place).ok_or_else(none));
         let mut cures: Vec<Cure<'_>> = cures.collect::<Result<_>>()?;
         if cures.len() == 1 {
-            return cures.pop().map(|cure| cure.remedy).ok_or_else(none);
+            return cures.pop().map(|cure| cure.edit).ok_or_else(none);
         }
         let mut cured = HashSet::new();
         if !cures.iter().all(|cure| cured.insert(cure.instead_of)) {
             return Err(wrong("expected at most one fix for each mistake, found two for the same one"));
         }
-        let lives = cures.iter().map(|cure| match &*cure.remedy {
-            Remedy::Lives(lives) => Ok(lives),
-            _ => Err(wrong("one of these fixes cannot be simulated together with others")),
+        let lives = cures.iter().map(|cure| {
+            cure.edit.only_lives().ok_or_else(|| wrong("one of these fixes cannot be simulated together with others"))
         });
         let lives: Vec<&Lives> = lives.collect::<Result<_>>()?;
-        Ok(Cow::Owned(Remedy::Lives(Lives::merged(lives.into_iter()))))
+        Ok(Cow::Owned(Lives::merged(lives.into_iter()).into()))
     }
 }
 

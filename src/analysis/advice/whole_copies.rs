@@ -3,7 +3,8 @@
 //! The variable still holds the input while the result is computed, so both are live; then the input is freed, with no
 //! allocation in between. If gradients are recorded, an operator may need its input.
 
-use super::{Finding, Remedy, Story};
+use super::rules::Evidence;
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Phase, Role};
 use crate::model::bytes::Bytes;
@@ -16,7 +17,8 @@ use std::collections::{HashMap, HashSet};
 const NOTABLE_PART: u64 = 20;
 
 /// One finding, for the copies around the peak that are each computed from the previous one.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     let peak = device.history().maxima[Metric::Allocated as usize];
     let least = u64::try_from(peak.bytes).unwrap_or(0) / NOTABLE_PART;
     let mut copy_of: HashMap<u32, u32> = HashMap::new();
@@ -66,22 +68,23 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         }
     }
     vec![Finding {
-        story: Story::Temporary,
+        kind: RuleKind::Temporary,
         line: line(device, named),
-        cure: "use an in-place operator, if each element of the result depends only on the corresponding element of the input"
-            .to_owned(),
         evidence: format!(
             "the input and the result of this operator, {} each, are both live at the peak; nothing uses the input afterwards",
             Bytes(block(named).size)
         ),
         cost: None,
-        code: vec!["x.div_(255)  # instead of x = x / 255; likewise mul_, sub_, clamp_".to_owned()],
-        remedy: Remedy::Lives(Lives {
-            removed,
-            freed,
-            doubt: Some("the recording does not show whether the operator has an in-place form"),
-            ..Lives::default()
-        }),
+        fixes: vec![Fix::new(
+            "use an in-place operator, if each element of the result depends only on the corresponding element of the input",
+            ["x.div_(255)  # instead of x = x / 255; likewise mul_, sub_, clamp_"],
+            Lives {
+                removed,
+                freed,
+                doubt: Some("the recording does not show whether the operator has an in-place form"),
+                ..Lives::default()
+            },
+        )],
     }]
 }
 

@@ -4,8 +4,9 @@
 use super::graphs::Graphs;
 use super::kept_over_steps::{inputs, is_of_forward, sizes_of_inputs};
 use super::model_calls::{ModelCall, ModelCalls, born_in};
+use super::rules::Evidence;
 use super::variables::frame_of_function;
-use super::{Finding, Remedy, Story};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
@@ -19,7 +20,8 @@ use std::collections::{HashMap, HashSet};
 const CLOSE: Instant = 4;
 
 /// One finding for each line with such calls.
-pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let (device, calls) = (evidence.device, evidence.calls());
     if calls.all.is_empty() {
         return findings(device, &ModelCalls::of_functions(device));
     }
@@ -109,13 +111,15 @@ fn finding(device: &Device<'_>, all: &ModelCalls, of_line: &[&ModelCall]) -> Opt
         return Some(graphs.finding(Some(line), evidence, Some(&lives)));
     }
     Some(Finding {
-        story: Story::EvalWithoutNoGrad,
+        kind: RuleKind::EvalWithoutNoGrad,
         line: Some(own_line(device, all, first)),
-        cure: "call the model under torch.no_grad()".to_owned(),
         evidence: format!("each call keeps {} for a backward pass that never comes", Bytes(most)),
         cost: None,
-        code: vec!["with torch.no_grad():  # or @torch.no_grad() above the function".to_owned()],
-        remedy: Remedy::Lives(lives),
+        fixes: vec![Fix::new(
+            "call the model under torch.no_grad()",
+            ["with torch.no_grad():  # or @torch.no_grad() above the function"],
+            lives,
+        )],
     })
 }
 

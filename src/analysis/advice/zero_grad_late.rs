@@ -3,7 +3,8 @@
 //! Backward adds to existing gradients and allocates missing ones. Nothing reads them between the optimizer step and
 //! the next backward pass.
 
-use super::{Finding, Remedy, Story};
+use super::rules::Evidence;
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
@@ -13,7 +14,8 @@ use crate::replay::Instant;
 
 /// Findings for gradients that are freed after the start of a forward pass, if that pass starts after the optimizer
 /// step and has a backward pass.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let device = evidence.device;
     let (track, roles, phases) = (device.track, device.roles(), device.phases());
     if !phases.frees_tell {
         return Vec::new();
@@ -71,16 +73,18 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     vec![Finding {
-        story: Story::ZeroGradLate,
+        kind: RuleKind::ZeroGradLate,
         line: device.sites().site_frame(stack),
-        cure: "move zero_grad before the forward pass".to_owned(),
         evidence: format!(
             "{} of gradients from the previous step stay alive during the forward pass, because zero_grad comes after it",
             Bytes(bytes)
         ),
         cost: None,
-        code: vec!["optimizer.zero_grad(set_to_none=True)  # before the model is called".to_owned()],
-        remedy: Remedy::Lives(lives),
+        fixes: vec![Fix::new(
+            "move zero_grad before the forward pass",
+            ["optimizer.zero_grad(set_to_none=True)  # before the model is called"],
+            lives,
+        )],
     }]
 }
 

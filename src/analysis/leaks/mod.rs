@@ -6,7 +6,7 @@
 
 pub mod growth;
 
-use crate::analysis::advice::{Advice, Plays, Story, advice_of};
+use crate::analysis::advice::{Advice, Plays, RuleKind, advice_of};
 use crate::error::{Error, Result};
 use crate::facts::code::sites::{CodeOrigin, LONGEST_STACK, Sites};
 use crate::facts::device::{Device, Devices};
@@ -199,7 +199,7 @@ impl DeviceLeaks {
 
     /// The changes that are about accumulating memory.
     pub fn of_growth(&self) -> Vec<Advice> {
-        self.cures.iter().filter(|cure| cure.story.piles_up()).cloned().collect()
+        self.cures.iter().filter(|cure| cure.kind.piles_up()).cloned().collect()
     }
 
     /// Whether there were enough steps for a verdict. If not, the absence of rows means nothing.
@@ -266,7 +266,7 @@ impl DeviceLeaks {
         let allocated_bytes_per_step = leaking.allocated_bytes.saturating_add(growing.allocated_bytes);
         let left_out = rows.len().saturating_sub(options.top.unwrap_or(usize::MAX));
         rows.truncate(options.top.unwrap_or(usize::MAX));
-        let is_wanted: fn(Story) -> bool = if options.cures_of_growth { Story::piles_up } else { |_| true };
+        let is_wanted: fn(RuleKind) -> bool = if options.cures_of_growth { RuleKind::piles_up } else { |_| true };
         Self {
             device: device.id(),
             by: options.by,

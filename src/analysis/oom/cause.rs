@@ -141,7 +141,7 @@ pub enum Symptom {
 /// The first fix of accumulating memory, if it would have left room for a failed request when the process can use this many
 /// bytes: the memory that the allocator lacked in the end is then not the cause.
 pub(crate) fn leak(cures: &[Cure], capacity: u64) -> Option<Symptom> {
-    cures.iter().filter(|cure| cure.story.piles_up()).find_map(|cure| match cure.saving {
+    cures.iter().filter(|cure| cure.kind.piles_up()).find_map(|cure| match cure.saving {
         Saving::Played { reserved, .. } if reserved.after <= capacity => Some(Symptom::Accumulates {
             label: cure.line.as_ref().map(|line| line.label.clone()),
             reserved: reserved.after,

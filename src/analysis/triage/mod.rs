@@ -4,7 +4,7 @@
 //! Every figure is also in the answer of another command; here they are only selected. Bytes decide what is worth a
 //! line: details that cannot matter to a user who is out of memory are left out.
 
-use super::advice::{Advice, Plays, Story, advice};
+use super::advice::{Advice, Plays, RuleKind, advice};
 use super::checkpoint::DeviceCheckpoint;
 use super::fragmentation::{Stranded, idle};
 use super::leaks::growth::{Rate, Verdict};
@@ -304,7 +304,7 @@ impl TriageReport {
                 device.findings.retain(|finding| !matches!(finding, Finding::Fragmentation { .. }));
             }
             // A change of the list may set one of these.
-            if device.advice.iter().any(|advice| advice.story == Story::FragmentationVarlen) {
+            if device.advice.iter().any(|advice| advice.kind == RuleKind::FragmentationVarlen) {
                 device.settings = None;
             }
             let nothing = Nothing::of(&device.categories, &device.peak.attribution);

@@ -363,15 +363,6 @@ impl<'d, 'a> Editor<'d, 'a> {
         Some(Edited { program, origins, assumptions: Vec::new(), doubts: Vec::new(), moved })
     }
 
-    /// A program in which the lifetimes of single allocations are changed.
-    pub(crate) fn with_lives(&self, program: &Program, lives: &Lives) -> Edited {
-        let mut rewrite = Rewrite::of(program);
-        lives::apply(&mut rewrite, self.device, lives);
-        let (program, origins, moved) = rewrite.finish();
-        let doubts = lives.doubt.map(str::to_owned).into_iter().collect();
-        Edited { program, origins, assumptions: Vec::new(), doubts, moved }
-    }
-
     /// When the program would release some blocks if it had allocated them under `no_grad`: blocks that functions
     /// allocated in passes without a backward pass. The blocks are sorted by index.
     pub(crate) fn releases_without_backward(&self, passes: Vec<Range<u32>>, blocks: &[u32]) -> Vec<(u32, Instant)> {

@@ -1,7 +1,7 @@
 //! Changes to a program, in the same words in every answer.
 
 use super::document::{Document, Tone};
-use crate::analysis::advice::{Advice, Alternative, CodeLine, Lowered, Saving, Story};
+use crate::analysis::advice::{Advice, Alternative, CodeLine, Lowered, RuleKind, Saving};
 use crate::model::bytes::Bytes;
 use crate::play::Trust;
 use serde::Serialize;
@@ -98,8 +98,8 @@ impl From<&Advice> for AdviceRow {
             |line: &CodeLine| AdviceLine { file: line.file.clone(), line: line.line, function: line.function.clone() };
         let Figures { allocated, reserved, trust, reserved_trust, because, at_least } = Figures::of(&advice.saving);
         Self {
-            kind: advice.story.name(),
-            change: advice.cure.clone(),
+            kind: advice.kind.name(),
+            change: advice.change.clone(),
             place: advice.line.iter().map(line).collect(),
             evidence: advice.evidence.clone(),
             saves_allocated_bytes: allocated,
@@ -119,7 +119,7 @@ impl From<&Alternative> for AlternativeRow {
     fn from(other: &Alternative) -> Self {
         let Figures { allocated, reserved, trust, reserved_trust, because, at_least } = Figures::of(&other.saving);
         Self {
-            change: other.cure.clone(),
+            change: other.change.clone(),
             saves_allocated_bytes: allocated,
             saves_reserved_bytes: reserved,
             trust,
@@ -173,11 +173,11 @@ fn saved(Lowered { before, after }: Lowered) -> i64 {
 pub(crate) fn change(advice: &Advice) -> String {
     match &advice.line {
         // A setting is not set where the memory is requested.
-        Some(line) if advice.story == Story::FragmentationVarlen => {
-            format!("{}; sizes vary at {}", advice.cure, line.label)
+        Some(line) if advice.kind == RuleKind::FragmentationVarlen => {
+            format!("{}; sizes vary at {}", advice.change, line.label)
         }
-        Some(line) => format!("{}, at {}", advice.cure, line.label),
-        None => advice.cure.clone(),
+        Some(line) => format!("{}, at {}", advice.change, line.label),
+        None => advice.change.clone(),
     }
 }
 
@@ -225,7 +225,7 @@ pub(crate) fn saves(saving: &Saving) -> String {
 
 /// An alternative to a change, and its saving.
 pub(crate) fn instead(other: &Alternative) -> String {
-    format!("or {}: {}", other.cure, saves(&other.saving))
+    format!("or {}: {}", other.change, saves(&other.saving))
 }
 
 /// The whole change in a sentence.

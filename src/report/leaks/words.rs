@@ -16,7 +16,7 @@ pub fn headline(device: &DeviceLeaks) -> String {
     let (leak, growth) = (rate(&device.leaking), rate(&device.growing));
     let leaks = has(device, Verdict::Leak);
     // Memory that accumulates because of a known mistake is a leak, whether or not there are steps to measure it.
-    let piles_up = device.cures.iter().find(|cure| cure.story.piles_up());
+    let piles_up = device.cures.iter().find(|cure| cure.kind.piles_up());
     let place =
         piles_up.and_then(|cure| cure.line.as_ref()).map_or(String::new(), |line| format!(" at {}", line.label));
     let no_rate = |why: &str| match piles_up {

@@ -101,7 +101,7 @@ pub fn remedies(page: &Page<'_>) -> Vec<Remedy> {
             .into_iter()
             .flat_map(served)
             .chain(device.checkpoint.as_ref().and_then(savings))
-            .chain(leak(device).filter(|_| device.advice.iter().all(|it| !it.story.piles_up())))
+            .chain(leak(device).filter(|_| device.advice.iter().all(|it| !it.kind.piles_up())))
             .chain(device.settings.as_ref().and_then(settings_advice));
         for remedy in cures.chain(others.map(Remedy::from)) {
             let (_, devices) = remedies.entry(remedy.text.clone()).or_insert_with(|| (remedy, Vec::new()));

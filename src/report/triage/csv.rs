@@ -28,7 +28,7 @@ pub(crate) fn write(report: &TriageReport, out: &mut dyn Write) -> io::Result<()
         }
         for advice in &device.advice {
             line(
-                &format!("advice_{}", advice.story.name()),
+                &format!("advice_{}", advice.kind.name()),
                 &cures::change(advice),
                 advice.saving.most().to_string(),
                 false,

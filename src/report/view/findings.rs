@@ -174,7 +174,7 @@ fn alternatives(list: &WhatIf<'_, '_>, place: usize) -> Vec<Other> {
     let places = (list.advice().count()..).zip(list.alternatives());
     let of_place = places.filter(|(_, (instead_of, _))| *instead_of == place);
     let other = of_place.map(|(own, (_, other))| Other {
-        sentence: other.cure.clone(),
+        sentence: other.change.clone(),
         lines: vec![cures::saves(&other.saving)],
         code: other.code.clone(),
         cure: Cure::of(&other.saving, list, own),

@@ -6,8 +6,9 @@
 mod by_hand;
 mod named;
 
+use super::rules::Evidence;
 use super::stacks::Marked;
-use super::{Finding, Remedy, Story, Way};
+use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
@@ -47,7 +48,8 @@ const AROUND: u32 = 16;
 
 /// One finding for each line that makes such a matrix. If it will not be simulated, only what is alive at the peak,
 /// or within [`AROUND`] entries of it, matters.
-pub(super) fn find(device: &Device<'_>, is_simulated: bool) -> Vec<Finding> {
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let (device, is_simulated) = (evidence.device, evidence.is_simulated);
     let weights = Weights { device, sizes: OnceLock::new() };
     let mut of_line: BTreeMap<Option<FrameId>, Vec<Matrix>> = BTreeMap::new();
     let (named, by_hand) = parallel::join(|| named::matrices(device, &weights), || by_hand::matrices(device, &weights));
@@ -190,7 +192,7 @@ fn finding(
     if at_peak.max(largest[0]) < SMALL.max(peak / PART_OF_PEAK) {
         return None;
     }
-    let (cure, code) = words(device, stack);
+    let (change, code) = words(device, stack);
     let certain = Lives { removed: removed.clone(), ..Lives::default() };
     let copies = sorted(matrices.iter().filter_map(|matrix| copied_result(device, matrix)).collect());
     let is_trained = matrices.iter().any(|matrix| has_trained_bias(device, matrix));
@@ -211,17 +213,15 @@ fn finding(
         (None, false) => "fused attention may already return its result in the layout that the next line copies it to",
         (None, true) => "",
     };
-    let remedy = if unknown.is_empty() {
-        Remedy::Lives(certain)
+    let fix = if unknown.is_empty() {
+        Fix::new(change, [code], certain)
     } else {
         let most = Lives { removed: merged(&removed, &copies), ..Lives::default() };
-        let (least, code) = (biased.or(masked).unwrap_or(certain), vec![code.to_owned()]);
-        Remedy::Ways(vec![Way { cure: cure.to_owned(), code, least, most, unknown }])
+        Fix::up_to(change, [code], biased.or(masked).unwrap_or(certain), most, unknown)
     };
     Some(Finding {
-        story: Story::AttentionMatrix,
+        kind: RuleKind::AttentionMatrix,
         line,
-        cure: cure.to_owned(),
         evidence: format!(
             "attention allocates matrices over all token pairs, up to {} each, in {}; {} at the peak",
             Bytes(largest[0]),
@@ -229,8 +229,7 @@ fn finding(
             if at_peak == 0 { "none is live".to_owned() } else { format!("such matrices hold {}", Bytes(at_peak)) }
         ),
         cost: None,
-        code: vec![code.to_owned()],
-        remedy,
+        fixes: vec![fix],
     })
 }
 

@@ -1,0 +1,94 @@
+//! What finders find: a mistake with its fixes, and what each of them changes in the simulated program.
+
+use super::RuleKind;
+use crate::model::{AllocatorSettings, FrameId};
+use crate::play::changes::{Change, Lives};
+
+/// The result of a finder, before the simulation.
+#[derive(Clone, Debug)]
+pub(super) struct Finding {
+    pub kind: RuleKind,
+    pub line: Option<FrameId>,
+    pub evidence: String,
+    pub cost: Option<String>,
+    /// Any of them is enough; the first is recommended.
+    pub fixes: Vec<Fix>,
+}
+
+/// A way to correct a mistake.
+#[derive(Clone, Debug)]
+pub(super) struct Fix {
+    /// What to change, as a request.
+    pub change: String,
+    /// The lines of Python that make the change.
+    pub code: Vec<String>,
+    /// Its effect; the one that saves least if a fact is unknown.
+    pub edit: Edit,
+    /// The effect that saves most, and the unrecorded fact that decides between the two.
+    pub most: Option<(Lives, &'static str)>,
+}
+
+/// What a fix changes in the simulated program.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Edit {
+    /// Changes to single blocks: shorter lives, smaller sizes, or removed.
+    pub lives: Lives,
+    /// Changes that `memviz simulate` has by name.
+    pub changes: Vec<Change>,
+    /// Other allocator settings.
+    pub settings: Option<AllocatorSettings>,
+    /// Why the fix cannot be simulated.
+    pub unsimulated: Option<&'static str>,
+}
+
+impl Fix {
+    pub fn new<S: Into<String>>(
+        change: impl Into<String>,
+        code: impl IntoIterator<Item = S>,
+        edit: impl Into<Edit>,
+    ) -> Self {
+        let code = code.into_iter().map(Into::into).collect();
+        Self { change: change.into(), code, edit: edit.into(), most: None }
+    }
+
+    /// A fix whose effect depends on an unrecorded fact.
+    pub fn up_to<S: Into<String>>(
+        change: impl Into<String>,
+        code: impl IntoIterator<Item = S>,
+        least: Lives,
+        most: Lives,
+        unknown: &'static str,
+    ) -> Self {
+        Self { most: (least != most).then_some((most, unknown)), ..Self::new(change, code, least) }
+    }
+}
+
+impl Edit {
+    pub fn unsimulated(because: &'static str) -> Self {
+        Self { unsimulated: Some(because), ..Self::default() }
+    }
+
+    /// The changes to single blocks, if there are no other ones: only these can be combined with other fixes.
+    pub fn only_lives(&self) -> Option<&Lives> {
+        let is_only = self.changes.is_empty() && self.settings.is_none() && self.unsimulated.is_none();
+        is_only.then_some(&self.lives)
+    }
+}
+
+impl From<Lives> for Edit {
+    fn from(lives: Lives) -> Self {
+        Self { lives, ..Self::default() }
+    }
+}
+
+impl From<Change> for Edit {
+    fn from(change: Change) -> Self {
+        Self { changes: vec![change], ..Self::default() }
+    }
+}
+
+impl From<AllocatorSettings> for Edit {
+    fn from(settings: AllocatorSettings) -> Self {
+        Self { settings: Some(settings), ..Self::default() }
+    }
+}
