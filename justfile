@@ -42,7 +42,8 @@ bench *FILES:
 
 # Feed a target random input for some seconds; needs nightly and cargo-fuzz
 fuzz TARGET="snapshot_mutation" SECONDS="180":
-    cargo +nightly fuzz run {{ TARGET }} -- -max_total_time={{ SECONDS }} -rss_limit_mb=2048
+    mkdir -p fuzz/corpus/{{ TARGET }}
+    cargo +nightly fuzz run {{ TARGET }} fuzz/corpus/{{ TARGET }} fuzz/seeds/{{ TARGET }} -- -max_total_time={{ SECONDS }} -rss_limit_mb=2048
 
 # Record a fixture on a machine with a GPU and PyTorch: just record oom ring
 record *CASES:

@@ -1,10 +1,10 @@
 /**
- * Makes view.html.gz in dist, or in the folder that is named: the page in one file, the same bytes each time. The engine and a
- * recording are put in later.
+ * Makes view.html.gz in the folder that is named, which contains NOTICE: the page in one file, the same bytes each time. The engine
+ * and a recording are put in later.
  */
 
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
@@ -76,10 +76,9 @@ const policy = [
     "base-uri 'none'",
     "form-action 'none'",
 ].join('; ');
-const notice = readFileSync(path.join(here, 'dist/NOTICE'), 'utf8').replace(/<\/script/gi, '');
+const out = path.resolve(process.argv[2]);
+const notice = readFileSync(path.join(out, 'NOTICE'), 'utf8').replace(/<\/script/gi, '');
 /** @type {Record<string, string>} */
 const parts = { CSP: policy, STYLE: style, SCRIPT: script, NOTICE: notice };
 const page = readFileSync(path.join(here, 'src/index.html'), 'utf8').replace(/%([A-Z]+)%/g, (_, name) => parts[name]);
-const out = path.resolve(here, process.argv[2] ?? 'dist');
-mkdirSync(out, { recursive: true });
 writeFileSync(path.join(out, 'view.html.gz'), gzipSync(page, { level: 9 }));

@@ -1,5 +1,5 @@
 /**
- * Writes NOTICE in dist, or in the folder that is named: the libraries that the engine is made of, and on what terms. Their texts
+ * Writes NOTICE in the folder that is named: the libraries that the engine is made of, and on what terms. Their texts
  * go where the engine goes, so the page shows them.
  */
 
@@ -56,6 +56,6 @@ const sections = [...byText].map(([text, names]) => `${rule}\n${names.join('\n')
 const head =
     'The page of memviz view is made with these libraries, which may be used on the terms below, and with the standard library of\n' +
     'Rust (MIT OR Apache-2.0), copyright The Rust Project Developers.\n';
-const out = path.resolve(here, process.argv[2] ?? 'dist');
+const out = path.resolve(process.argv[2]);
 mkdirSync(out, { recursive: true });
 writeFileSync(path.join(out, 'NOTICE'), [head, ...sections].join('\n'));

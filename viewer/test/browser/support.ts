@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { gunzipSync } from 'node:zlib';
@@ -46,9 +46,37 @@ export function answer<T>(...args: string[]): T {
     ) as T;
 }
 
+/** The page that viewer/build has made, with its engine: the binary embeds those of the last release. */
+function emptyPage(): string {
+    const [page, engine] = ['view.html.gz', 'engine.wasm.gz'].map((name) =>
+        readFileSync(path.join(ROOT, 'target/viewer', name)),
+    );
+    return filled(gunzipSync(page).toString('utf8'), 'engine', `id="engine">${encoded(engine)}</script>`);
+}
+
+/** A page with something else in the element with this ID, from its ID to its end. */
+function filled(page: string, id: string, element: string): string {
+    const parts = page.split(elementOf(id));
+    assert.equal(parts.length, 2, `the page has one element ${id}`);
+    return parts.join(element);
+}
+
+function elementOf(id: string): RegExp {
+    return new RegExp(`id="${id}"[^>]*>[^<]*</script>`);
+}
+
+/** A page that the binary wrote, made with the page that viewer/build has made. */
+function renewed(written: string): string {
+    return ['recording', 'samples'].reduce((page, id) => {
+        const element = elementOf(id).exec(written);
+        assert.ok(element !== null, `the page that was written has an element ${id}`);
+        return filled(page, id, element[0]);
+    }, emptyPage());
+}
+
 /** The page that the binary itself writes. */
 export function written(...args: string[]): string {
-    return scratch(`written${made++}.html`, execFileSync(BINARY, args, { maxBuffer: 1 << 28 }));
+    return scratch(`written${made++}.html`, renewed(execFileSync(BINARY, args, { encoding: 'utf8', maxBuffer: 1 << 28 })));
 }
 
 /** The text in the picture of a difference, as one string. */
@@ -62,6 +90,10 @@ export function site(): string {
     const folder = path.join(SCRATCH, 'site');
     const env = { ...process.env, MEMVIZ_BINARY: BINARY };
     execFileSync(path.join(ROOT, 'viewer/site'), [folder], { env, stdio: 'ignore' });
+    for (const name of readdirSync(folder).filter((each) => each.endsWith('.html'))) {
+        const file = path.join(folder, name);
+        writeFileSync(file, renewed(readFileSync(file, 'utf8')));
+    }
     return folder;
 }
 
@@ -78,18 +110,10 @@ let made = 0;
 
 /** A file of a page that contains a recording, or none. */
 export function pageFile(recording: string | null, name = recording ?? ''): string {
-    const engine = encoded(readFileSync(path.join(ROOT, 'viewer/dist/engine.wasm.gz')));
-    let page = gunzipSync(readFileSync(path.join(ROOT, 'viewer/dist/view.html.gz'))).toString('utf8');
-    const put = (place: string, filled: string) => {
-        assert.equal(page.split(place).length, 2, `the page has one place ${place}`);
-        page = page.replace(place, () => filled);
-    };
-    put('id="engine"></script>', `id="engine">${engine}</script>`);
-    if (recording !== null) {
-        const content = encoded(readFileSync(recording));
-        put('id="recording" data-name=""></script>', `id="recording" data-name="${escaped(name)}">${content}</script>`);
-    }
-    return scratch(`page${made++}.html`, page);
+    if (recording === null) return scratch(`page${made++}.html`, emptyPage());
+    const content = encoded(readFileSync(recording));
+    const element = `id="recording" data-name="${escaped(name)}">${content}</script>`;
+    return scratch(`page${made++}.html`, filled(emptyPage(), 'recording', element));
 }
 
 const pages = new Map<string, string>();
