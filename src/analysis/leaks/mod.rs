@@ -21,6 +21,7 @@ use crate::sorting::SortRows;
 use growth::{MIN_JUDGED, Rate, Series, Survivor, Verdict};
 use indexmap::IndexMap;
 use regex_lite::Regex;
+use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::iter;
@@ -72,39 +73,43 @@ setters!(LeakOptions {
 });
 
 /// A group of blocks that grows, or has grown.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Leak"))]
 pub struct LeakRow {
     /// The group.
     pub label: String,
     /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
-    /// Its behavior.
-    pub verdict: Verdict,
-    /// Growth per step; zero for [`Verdict::Cache`].
+    /// Growth per step; zero for a cache.
+    #[serde(flatten)]
     pub rate: Rate,
     /// Requested bytes that are live at the end of the last step. Blocks that the last step allocated are not part of a
-    /// [`Verdict::Cache`].
+    /// cache.
     pub live_bytes: u64,
     /// Number of these blocks.
     pub live_blocks: u64,
-    /// The last step, counted from 1, in which a [`Verdict::Cache`] became larger than ever before.
-    pub filled_in: Option<usize>,
-    /// The oldest block of [`LeakRow::stack`] live at the end of the last step.
+    /// The behavior of the group.
+    pub verdict: Verdict,
+    /// The last step, counted from 1, in which a cache reached a new maximum; null if the group still grows.
+    pub filled_in_step: Option<usize>,
+    /// The oldest block of `stack` that is live at the end of the last step; null if there is none.
     pub oldest: Option<Oldest>,
     /// The stack of most of the blocks that the verdict is about, innermost frame first.
     pub stack: Vec<String>,
     /// The blocks that a [`Verdict::Leak`] is about, by index into [`History::allocations`]: the group may have others.
+    #[serde(skip)]
     pub(crate) leaked: Vec<usize>,
 }
 
-/// Where a live block was allocated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The oldest live block; all null for a block from before the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Oldest {
-    /// Its alloc entry, counted within the device's trace; `None` for blocks from before the recording.
+    /// Its alloc entry, counted within the device's trace.
     pub entry: Option<u32>,
-    /// The step, counted from 1, that allocated it; `None` for blocks from before the recording.
+    /// The step, counted from 1, that allocated it.
     pub step: Option<usize>,
-    /// Time of that entry, in microseconds from the first one of the recording, if the file has times.
+    /// The time since the first entry of the recording; null if the file has no times.
     pub since_start_us: Option<i64>,
 }
 
@@ -119,7 +124,8 @@ pub struct StepEnd {
 }
 
 /// When the device is full, if growth continues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ProjectionSteps"))]
 pub struct Projection {
     /// Bytes that the program can use.
     pub capacity_bytes: u64,
@@ -416,7 +422,7 @@ fn grown(
             rate: judgement.rate,
             live_bytes: last(&held.requested)?,
             live_blocks: last(&held.blocks)?,
-            filled_in: judgement.filled_in.map(|index| sample.number(index)),
+            filled_in_step: judgement.filled_in.map(|index| sample.number(index)),
             oldest: origin.and_then(|origin| oldest(track, groups, all_ends, blocks, origin)),
             stack: origin.map(|origin| sites.origin_labels(origin, LONGEST_STACK)).unwrap_or_default(),
             leaked: match judgement.verdict {
