@@ -6,12 +6,14 @@
 use crate::facts::device::Devices;
 use crate::model::nsys::{NsysProfile, Process};
 use crate::replay::SegmentSpan;
+use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
 /// The part of a profile that a recording shows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "NsysPytorch"))]
 pub struct PytorchShare {
-    /// The process of the recording: the one with the most of its segments; `None` if the profile has none of them.
+    /// The process of the recording: the one with the most of its segments; null if the profile has none of them.
     pub pid: Option<i64>,
     /// Segments in the recording, without expandable ones.
     pub segments: u64,
