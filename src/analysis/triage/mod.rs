@@ -472,7 +472,7 @@ fn fragmentation(device: &Device<'_>, failure: Option<&Failure>) -> Option<Findi
         is_free.then_some(Finding::Free { free, reserved })
     };
     // One line about free memory: if most of it is on a side stream or in a pool, that is the reason.
-    let stranded = stranded.filter(|stranded| in_all.is_none() || stranded.free >= free / 2);
+    let stranded = stranded.filter(|stranded| in_all.is_none() || stranded.free_bytes >= free / 2);
     stranded.map(Finding::Stranded).or(in_all)
 }
 

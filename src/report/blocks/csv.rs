@@ -18,7 +18,7 @@ pub(crate) fn write(report: &BlocksReport, out: &mut dyn Write) -> io::Result<()
                 device.device.to_string(),
                 block.id.to_string(),
                 format!("{:#x}", block.address),
-                block.requested.to_string(),
+                block.requested_bytes.to_string(),
                 block.bytes.to_string(),
                 number(entry(&block.allocated)),
                 number(time(&block.allocated)),
@@ -31,7 +31,7 @@ pub(crate) fn write(report: &BlocksReport, out: &mut dyn Write) -> io::Result<()
                 block.phase.unwrap_or_default().to_owned(),
                 number(block.step),
                 cell(&block.site),
-                cell(&block.freed_by),
+                cell(block.freed_by.as_deref().unwrap_or_default()),
             ])?;
         }
     }

@@ -24,7 +24,7 @@ pub struct CheckAnswer<'a> {
     /// Every budget on every device.
     pub checks: Vec<CheckRow>,
     /// The measured values of each device, with any limits.
-    pub devices: Vec<MeasuredDevice>,
+    pub devices: Vec<MeasuredDevice<'a>>,
 }
 
 /// An input that could not be read.
@@ -161,8 +161,8 @@ pub fn check(input: &CheckedInput) -> CheckOutcome<'_> {
     }
 }
 
-impl From<&CheckedDevice> for MeasuredDevice {
-    fn from(device: &CheckedDevice) -> Self {
+impl<'a> From<&'a CheckedDevice> for MeasuredDevice<'a> {
+    fn from(device: &'a CheckedDevice) -> Self {
         Self::new(&device.peak, &device.allocated, &device.reserved)
     }
 }

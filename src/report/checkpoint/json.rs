@@ -3,19 +3,20 @@
 use super::words;
 use crate::analysis::checkpoint::{Candidate, EveryNth, NoCandidates, OptimizerPeak, RemainingPeak};
 use crate::analysis::checkpoint::{CheckpointReport, DeviceCheckpoint};
+use crate::facts::grouping::attribution::Row;
+use crate::facts::time::moment::Moment;
 use crate::facts::training::Phase;
 use crate::play::changes::{Checkpointed, CodeChange, HeldByCalls};
 use crate::report::Source;
 use crate::report::common::code_change;
-use crate::report::common::json::{AttributionRow, Head};
+use crate::report::common::json::Head;
 use crate::report::fit::single::json::FitSearch;
-use crate::report::fragmentation::json::Instant;
 use serde::Serialize;
 
 /// `memviz checkpoint`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CheckpointDevice {
+pub struct CheckpointDevice<'a> {
     /// Device, -1 for pinned host memory.
     pub device: i32,
     /// Allocated before the first kept entry.
@@ -27,7 +28,7 @@ pub struct CheckpointDevice {
     /// The recorded peak.
     pub peak_allocated_bytes: i64,
     /// Its instant.
-    pub peak: PhasedInstant,
+    pub peak: PhasedInstant<'a>,
     /// Bytes at the peak that forward allocated and backward will free; null if the recording ends before backward
     /// does. Without a backward pass, bytes that outlive their forward pass.
     pub activation_bytes: Option<u64>,
@@ -41,7 +42,7 @@ pub struct CheckpointDevice {
     pub checkpointed: Vec<CheckpointedFunction>,
     /// Functions worth checkpointing, the lowest new peak first. They are alternatives: their savings cannot be added
     /// together.
-    pub candidates: Vec<CheckpointCandidate>,
+    pub candidates: Vec<CheckpointCandidate<'a>>,
     /// Candidates that `--top` left out.
     pub left_out: usize,
     /// The cheapest calls that keep allocated memory below the size that `--fit` names; left out without `--fit`.
@@ -93,10 +94,10 @@ pub struct FunctionToCheckpoint {
 /// An instant and its phase of the training step.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PhasedInstant {
+pub struct PhasedInstant<'a> {
     /// The instant.
     #[serde(flatten)]
-    pub at: Instant,
+    pub at: &'a Moment,
     /// The phase.
     pub phase: Phase,
 }
@@ -116,7 +117,7 @@ pub struct CheckpointedFunction {
 /// A function that a forward pass calls repeatedly, and the effect of checkpointing its calls.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CheckpointCandidate {
+pub struct CheckpointCandidate<'a> {
     /// The function, by file, first line and name.
     pub label: String,
     /// How often a forward pass calls it.
@@ -134,7 +135,7 @@ pub struct CheckpointCandidate {
     /// Every call checkpointed, every second, every third and so on.
     pub plan: Vec<CheckpointPlan>,
     /// What prevents a lower peak.
-    pub limit: CheckpointLimit,
+    pub limit: CheckpointLimit<'a>,
     /// The code to write.
     pub change: Change,
 }
@@ -152,10 +153,10 @@ pub struct CheckpointPlan {
 /// The new peak.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CheckpointLimit {
+pub struct CheckpointLimit<'a> {
     /// Where it is in the kept history.
     #[serde(flatten)]
-    pub at: PhasedInstant,
+    pub at: PhasedInstant<'a>,
     /// Whether its training step is incomplete in the recording, so that what checkpointing frees in it is unknown.
     pub unfinished: bool,
     /// Whether a call is recomputed there.
@@ -165,7 +166,7 @@ pub struct CheckpointLimit {
     /// Workspaces of the autograd engine's thread, which it needs to recompute calls.
     pub workspace_bytes: u64,
     /// Other memory at the peak, by site, the largest first and the rest as `(other)`.
-    pub rows: Vec<AttributionRow>,
+    pub rows: &'a [Row],
 }
 
 /// A change to the code.
@@ -230,15 +231,15 @@ impl From<&EveryNth> for CheckpointPlan {
     }
 }
 
-impl From<&RemainingPeak> for CheckpointLimit {
-    fn from(limit: &RemainingPeak) -> Self {
+impl<'a> From<&'a RemainingPeak> for CheckpointLimit<'a> {
+    fn from(limit: &'a RemainingPeak) -> Self {
         Self {
-            at: PhasedInstant { at: (&limit.moment).into(), phase: limit.phase },
+            at: PhasedInstant { at: &limit.moment, phase: limit.phase },
             unfinished: limit.is_unfinished,
             rerun: limit.rerun,
             rerun_bytes: limit.rerun_bytes,
             workspace_bytes: limit.workspace_bytes,
-            rows: limit.rows.iter().map(AttributionRow::from).collect(),
+            rows: &limit.rows,
         }
     }
 }
@@ -254,8 +255,8 @@ impl From<&CodeChange> for Change {
     }
 }
 
-impl CheckpointCandidate {
-    fn of(device: &DeviceCheckpoint, candidate: &Candidate) -> Self {
+impl<'a> CheckpointCandidate<'a> {
+    fn of(device: &DeviceCheckpoint, candidate: &'a Candidate) -> Self {
         Self {
             label: candidate.label.clone(),
             calls: candidate.calls,
@@ -272,15 +273,15 @@ impl CheckpointCandidate {
 }
 
 /// The whole answer of `memviz checkpoint`.
-pub fn checkpoint<'a>(source: Source<'a>, report: &CheckpointReport) -> Head<'a, CheckpointDevice> {
+pub fn checkpoint<'a>(source: Source<'a>, report: &'a CheckpointReport) -> Head<'a, CheckpointDevice<'a>> {
     let format = source.recording.snapshot.notes.format;
-    let device = |device: &DeviceCheckpoint| CheckpointDevice {
+    let device = |device: &'a DeviceCheckpoint| CheckpointDevice {
         device: device.device,
         baseline_bytes: device.baseline.allocated,
         complete_history: device.completeness.is_complete(),
         notes: words::limits(device),
         peak_allocated_bytes: device.peak_bytes,
-        peak: PhasedInstant { at: (&device.peak).into(), phase: device.phase },
+        peak: PhasedInstant { at: &device.peak, phase: device.phase },
         activation_bytes: words::activations(device),
         forward_passes: device.passes,
         without_backward: device.without_backward,

@@ -1,6 +1,5 @@
 //! `memviz ledger` as CSV.
 
-use super::words;
 use crate::analysis::ledger::{Holder, LedgerReport};
 use crate::model::HOST_DEVICE;
 use crate::report::common::csv::{Lines, cell};
@@ -19,7 +18,7 @@ pub(crate) fn write(report: &LedgerReport, out: &mut dyn Write) -> io::Result<()
                     ledger.at.name(),
                     &ledger.time_us.map(|time| time.to_string()).unwrap_or_default(),
                     row.holder.name(),
-                    &cell(&words::holder(&row.holder)),
+                    &cell(&row.holder.label()),
                     &pid,
                     &row.bytes.to_string(),
                     &ledger.used_bytes.to_string(),

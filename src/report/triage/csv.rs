@@ -43,7 +43,7 @@ pub(crate) fn write(report: &TriageReport, out: &mut dyn Write) -> io::Result<()
                     line(
                         "stranded",
                         stranded.first_used.as_deref().unwrap_or_default(),
-                        stranded.free.to_string(),
+                        stranded.free_bytes.to_string(),
                         false,
                     )?;
                 }
