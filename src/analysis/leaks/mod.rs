@@ -5,6 +5,7 @@
 //! the end of the next one, so it never appears, however large it is; the rest is what the program keeps.
 
 pub mod growth;
+mod projection;
 
 use crate::analysis::advice::{Advice, Plays, Story, advice_of};
 use crate::error::{Error, Result};
@@ -20,6 +21,7 @@ use crate::replay::{Allocation, Anomalies, Completeness, Counters, History, Inst
 use crate::sorting::SortRows;
 use growth::{MIN_JUDGED, Rate, Series, Survivor, Verdict};
 use indexmap::IndexMap;
+pub use projection::Projection;
 use regex_lite::Regex;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -121,20 +123,6 @@ pub struct StepEnd {
     pub instant: Instant,
     /// Allocated bytes there, of every stack.
     pub allocated_bytes: i64,
-}
-
-/// When the device is full, if growth continues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ProjectionSteps"))]
-pub struct Projection {
-    /// Bytes that the program can use.
-    pub capacity_bytes: u64,
-    /// The maximum of allocated bytes within the last step.
-    pub peak_bytes: i64,
-    /// Bytes of blocks that everything that leaks or grows adds per step.
-    pub allocated_bytes_per_step: i64,
-    /// The number of further steps that fit the device.
-    pub steps: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -279,7 +267,7 @@ impl DeviceLeaks {
             projection: if options.rows_alone {
                 None
             } else {
-                project(track, all_ends, options.capacity, allocated_bytes_per_step)
+                Projection::of(track, all_ends, options.capacity, allocated_bytes_per_step)
             },
             capacity: options.capacity,
             warm_up: sample.warm_up * sample.stride,
@@ -524,33 +512,4 @@ fn step_ends(track: Track<'_>, sample: &Sample) -> Vec<StepEnd> {
     let ends = sample.ends.iter().zip(allocated).enumerate();
     ends.map(|(index, (&instant, allocated_bytes))| StepEnd { step: sample.number(index), instant, allocated_bytes })
         .collect()
-}
-
-/// When the device will be full, given the maximum that the last step needed.
-fn project(
-    track: Track<'_>,
-    ends: &[Instant],
-    capacity: Option<u64>,
-    allocated_bytes_per_step: i64,
-) -> Option<Projection> {
-    let capacity_bytes = capacity.or_else(|| capacity_at_oom(track))?;
-    let &[.., from, to] = ends else { return None };
-    let peak_bytes = track.highest(Metric::Allocated, from, to).bytes;
-    // If the last step already needed more than the device has, no further step fits.
-    let room = u64::try_from(i128::from(capacity_bytes) - i128::from(peak_bytes)).unwrap_or(0);
-    let steps = room.checked_div(u64::try_from(allocated_bytes_per_step).ok()?)?;
-    Some(Projection { capacity_bytes, peak_bytes, allocated_bytes_per_step, steps })
-}
-
-/// The memory that the program could use when a request first failed: what it had reserved, plus the driver's free
-/// memory, which profiler traces do not record.
-fn capacity_at_oom(track: Track<'_>) -> Option<u64> {
-    let snapshot = track.snapshot;
-    if !snapshot.notes.format.has_segments() {
-        return None;
-    }
-    let entry = track.actions().iter().position(|&action| action == Action::Oom)? as u32;
-    let device_free = track.entry(entry)?.addr;
-    let reserved = track.counters_at(entry + 1).reserved;
-    u64::try_from(reserved).ok()?.checked_add(device_free)
 }
