@@ -10,6 +10,7 @@ use crate::facts::time::when::{Purpose, When};
 use crate::facts::training::Category;
 use crate::model::{DEFAULT_POOL, DeviceId, PoolId, StackId};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric, NEVER};
+use serde::{Serialize, Serializer};
 use std::cmp::Reverse;
 
 /// Number of listed blocks if nothing else is requested.
@@ -77,46 +78,63 @@ pub struct DeviceBlocks {
     pub anomalies: Anomalies,
 }
 
-#[derive(Clone, Debug)]
+/// One block.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BlockRow"))]
 pub struct Block {
-    /// Its place among all blocks of the device.
+    /// Its place among all blocks of the device, for `--id`.
     pub id: usize,
+    /// Its address, in hexadecimal.
+    #[serde(serialize_with = "hexadecimal")]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub address: u64,
-    /// Requested bytes.
-    pub requested: u64,
-    /// Bytes after the allocator's rounding.
+    pub requested_bytes: u64,
+    /// Bytes as the allocator rounded them.
     pub bytes: u64,
-    /// When it was allocated; `None` if before the recording.
+    /// When it was allocated; null if before the recording.
     pub allocated: Option<Moment>,
-    /// When the program freed it; `None` if it did not while recording.
+    /// When the program freed it; null if it did not while recording.
     pub freed: Option<Moment>,
-    /// When its memory became reusable: later than the free if another stream still used it.
+    /// When its memory could be used again, later than the free if another stream still used it; null if it could not while
+    /// recording.
     pub completed: Option<Moment>,
-    /// CUDA stream, if recorded.
+    /// CUDA stream; null if not recorded.
     pub stream: Option<u64>,
-    /// Private pool, if it is in one.
-    pub pool: Option<PoolId>,
+    /// Private pool; null if it is in none, or if pools are not recorded.
+    pub pool_id: Option<PoolId>,
     /// The line that allocated it.
     pub site: String,
-    /// Its use.
+    /// Its category.
     pub category: &'static str,
+    /// The evidence for the category.
     pub evidence: &'static str,
     /// Whether the site or the category is inferred.
     pub inferred: bool,
-    /// Whether the site is.
+    #[serde(skip)]
     pub site_inferred: bool,
-    /// Whether the category is.
+    #[serde(skip)]
     pub category_inferred: bool,
-    /// The phase in which it was allocated, if it is known.
+    /// The phase in which it was allocated; null if unknown.
     pub phase: Option<&'static str>,
-    /// The step in which it was allocated, counted from 1.
+    /// The step in which it was allocated, from 1; null if unknown.
     pub step: Option<u64>,
-    /// Its stack, innermost frame first.
+    /// The stack that allocated it, innermost frame first.
     pub stack: Vec<String>,
-    /// The line that freed it; empty if not recorded.
-    pub freed_by: String,
-    /// The stack of that free, innermost frame first; empty if not recorded.
+    /// The line that freed it; null if not recorded.
+    pub freed_by: Option<String>,
+    /// The stack that freed it, innermost frame first; empty if not recorded.
     pub free_stack: Vec<String>,
+}
+
+/// An address, as in text.
+pub(crate) fn address(address: u64) -> String {
+    format!("{address:#x}")
+}
+
+// serde passes a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn hexadecimal<S: Serializer>(number: &u64, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(&address(*number))
 }
 
 impl BlocksReport {
@@ -222,13 +240,13 @@ impl Block {
         Some(Self {
             id,
             address: made.addr,
-            requested: made.requested,
+            requested_bytes: made.requested,
             bytes: made.size,
             allocated: moment(made.born),
             freed: moment(made.freed),
             completed: moment(made.completed),
             stream: context.map(|context| context.stream).or(old.map(|old| old.stream)),
-            pool: pool.filter(|&pool| pool != DEFAULT_POOL),
+            pool_id: pool.filter(|&pool| pool != DEFAULT_POOL),
             site,
             category: decision.category.name(),
             evidence: decision.evidence.words(),
@@ -238,7 +256,7 @@ impl Block {
             phase: entry.and_then(|entry| device.phases().span(entry)).map(|span| span.phase.name()),
             step,
             stack: sites.origin_labels(origin, LONGEST_STACK),
-            freed_by: free_stack.map(|stack| sites.site(stack)).unwrap_or_default(),
+            freed_by: free_stack.map(|stack| sites.site(stack)),
             free_stack: free_stack
                 .map(|stack| sites.origin_labels(CodeOrigin::of(stack), LONGEST_STACK))
                 .unwrap_or_default(),

@@ -12,6 +12,7 @@ use crate::model::{Action, DEFAULT_POOL, DeviceId, HOST_DEVICE};
 use crate::replay::Instant;
 use crate::sorting::SortRows;
 use indexmap::IndexMap;
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Options of [`LedgerReport::of`].
@@ -54,35 +55,42 @@ pub struct DeviceLedger {
 }
 
 /// A device at one instant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "LedgerSample"))]
 pub struct Ledger {
+    /// When the sample was taken.
     pub at: Occasion,
-    /// The time, in microseconds since the epoch.
+    /// Its time since the epoch; null if unknown.
     pub time_us: Option<i64>,
     /// Bytes of the device.
     pub total_bytes: u64,
-    /// Bytes of it in use: the sum of all rows.
+    /// Bytes in use: the sum of all rows.
     pub used_bytes: u64,
-    /// Bytes by holder; [`Holder::Unexplained`] is last.
+    /// Bytes by holder; those that no other row accounts for are last.
     pub rows: Vec<LedgerRow>,
-    /// The memory that PyTorch's allocator has reserved, by pool; empty if unknown. Adds up to its row.
+    /// Memory reserved by PyTorch's allocator, by kind of pool; empty if unknown. Adds up to its row.
     pub pools: Vec<PoolShare>,
-    /// Bytes allocated from PyTorch's allocator, of those that it has reserved.
+    /// The number of reserved bytes that are allocated.
     pub allocated_bytes: u64,
-    /// All counters of PyTorch's allocator, named as in `torch.cuda.memory_stats`; empty if the samples do not have them.
+    /// All counters of `torch.cuda.memory_stats` by name; absent if the sample does not have them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub memory_stats: BTreeMap<String, i64>,
 }
 
 /// The bytes of one holder.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "LedgerHolder"))]
 pub struct LedgerRow {
+    #[serde(flatten)]
     pub holder: Holder,
-    /// Bytes. Negative if figures contradict each other.
+    /// Bytes; negative if figures contradict each other.
     pub bytes: i64,
 }
 
 /// What uses memory on a device.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "HolderKeys"))]
+#[serde(into = "HolderKeys")]
 pub enum Holder {
     /// PyTorch's caching allocator in the recorded process.
     Pytorch,
@@ -107,7 +115,41 @@ pub enum Holder {
     Unexplained,
 }
 
+/// The keys of [`Holder`].
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct HolderKeys {
+    /// `pytorch`, `nccl`, `context`, `process`, `other_process` or `unexplained`.
+    holder: &'static str,
+    /// The holder in words.
+    label: String,
+    /// The ID of another process; absent for all other holders.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u64>,
+}
+
+impl From<Holder> for HolderKeys {
+    fn from(holder: Holder) -> Self {
+        let pid = if let Holder::Other { pid, .. } = holder { Some(pid) } else { None };
+        Self { holder: holder.name(), label: holder.label(), pid }
+    }
+}
+
 impl Holder {
+    /// The holder in words, as the label of a row.
+    pub(crate) fn label(&self) -> String {
+        match self {
+            Self::Pytorch => "PyTorch's allocator (reserved)".to_owned(),
+            Self::Nccl(group) => format!("NCCL, group {group}"),
+            Self::Context => "CUDA context".to_owned(),
+            Self::Process { with_context: true } => "this process: context, libraries".to_owned(),
+            Self::Process { with_context: false } => "this process: libraries".to_owned(),
+            Self::Other { pid, name: Some(name) } => format!("{name} (process {pid})"),
+            Self::Other { pid, name: None } => format!("process {pid}"),
+            Self::Unexplained => "unexplained".to_owned(),
+        }
+    }
+
     /// Its kind, as in JSON.
     pub fn name(&self) -> &'static str {
         match self {
@@ -122,12 +164,14 @@ impl Holder {
 }
 
 /// The segments of pools of one kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "LedgerPool"))]
 pub struct PoolShare {
-    /// What the pools are for; `None` for the default pool.
+    /// The use of the pools; null for the default pool.
     pub kind: Option<PoolKind>,
     /// Number of pools.
     pub pools: usize,
+    /// Bytes of their segments.
     pub bytes: u64,
 }
 

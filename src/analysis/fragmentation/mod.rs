@@ -10,7 +10,7 @@ use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::private_pools::{PrivatePool, PrivatePools};
 use crate::facts::grouping::{GroupBy, Grouper, Inference};
 use crate::facts::segments::figures::{Figures, SizeClass, size_classes};
-use crate::facts::segments::layout::{Layout, SegmentLayout};
+use crate::facts::segments::layout::{Layout, SegmentLayout, segment_type};
 use crate::facts::segments::pinning::Pinning;
 use crate::facts::time::moment::Moment;
 use crate::facts::time::when::{Purpose, When};
@@ -21,6 +21,7 @@ use crate::sorting::SortRows;
 use indexmap::IndexMap;
 use over_time::{MostInactive, OverTimeRow, affordable, most_inactive, over_time};
 use segment_map::require_segments;
+use serde::Serialize;
 use std::cmp::Reverse;
 pub use stranded::Stranded;
 
@@ -59,31 +60,41 @@ setters!(FragmentationOptions {
 });
 
 /// Segments whose free blocks can serve the same requests: the allocator keeps these groups separate.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Pool"))]
 pub struct PoolFragmentation {
-    /// Blocks of up to 1 MiB, or larger ones.
+    /// `small` for blocks of up to 1 MiB, otherwise `large`.
+    #[serde(serialize_with = "segment_type")]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub segment_type: SegmentType,
-    /// CUDA stream; `None` if the file does not record it.
+    /// CUDA stream; null if the file does not record it.
     pub stream: Option<u64>,
-    /// Default or private pool; `None` if the file does not record it.
+    /// Pool id, (0, 0) for the default one; null if the file does not record it.
+    #[serde(rename = "pool_id")]
     pub pool: Option<PoolId>,
-    /// The use of a private pool.
+    /// Details of a private pool. Left out for other pools.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub private: Option<PrivatePool>,
     /// Whether its segments are expandable.
     pub expandable: bool,
     /// Sums over its segments.
+    #[serde(flatten)]
     pub figures: Figures,
+    /// Its free blocks by size.
     pub free_blocks: Vec<SizeClass>,
 }
 
 /// A segment and how it is used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Segment"))]
 pub struct SegmentFragmentation {
+    #[serde(flatten)]
     pub segment: SegmentLayout,
-    /// Sums over its blocks.
-    pub figures: Figures,
-    /// The site of the request that created it.
+    /// Site of the request that created it.
     pub made_by: String,
+    /// Sums over its blocks.
+    #[serde(flatten)]
+    pub figures: Figures,
 }
 
 /// One device at an instant.

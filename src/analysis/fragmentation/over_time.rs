@@ -5,25 +5,38 @@ use crate::facts::segments::layout::Sweep;
 use crate::facts::time::annotations::Annotations;
 use crate::facts::time::moment::Moment;
 use crate::replay::{History, Instant, Track};
+use serde::{Serialize, Serializer};
 
 /// The figures at one instant of a series.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "OverTime"))]
 pub struct OverTimeRow {
     /// Where it is.
+    #[serde(flatten)]
     pub moment: Moment,
-    /// The figures there.
+    /// Sums over all segments there.
+    #[serde(flatten)]
     pub figures: Figures,
 }
 
 /// An instant, and the inactive bytes there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "MostInactiveInstant"))]
 pub struct MostInactive {
-    /// The first instant with this many inactive bytes.
+    /// First entry that leads there; null before the first entry.
+    #[serde(rename = "entry", serialize_with = "entry_before")]
+    #[cfg_attr(test, schemars(with = "Option<u32>"))]
     pub instant: Instant,
-    /// `reserved - active` there.
-    pub inactive: i64,
-    /// `reserved` there.
-    pub reserved: i64,
+    /// Inactive bytes there: `reserved - active`.
+    pub inactive_bytes: i64,
+    /// Reserved bytes there.
+    pub reserved_bytes: i64,
+}
+
+// serde passes a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn entry_before<S: Serializer>(instant: &Instant, serializer: S) -> Result<S::Ok, S::Error> {
+    History::entry_before(*instant).serialize(serializer)
 }
 
 /// The instant with the most inactive memory in each of `windows` equal parts of a history, in order of time. Instants
@@ -35,16 +48,16 @@ pub(super) fn most_inactive(track: Track<'_>, windows: u32) -> Vec<MostInactive>
     let mut window = 0;
     let mut rows = vec![MostInactive {
         instant: 0,
-        inactive: start.reserved.wrapping_sub(start.active),
-        reserved: start.reserved,
+        inactive_bytes: start.reserved.wrapping_sub(start.active),
+        reserved_bytes: start.reserved,
     }];
     track.walk(|instant, counters| {
-        let inactive = counters.reserved.wrapping_sub(counters.active);
-        let row = MostInactive { instant, inactive, reserved: counters.reserved };
+        let inactive_bytes = counters.reserved.wrapping_sub(counters.active);
+        let row = MostInactive { instant, inactive_bytes, reserved_bytes: counters.reserved };
         if (instant - 1) / length != window {
             window = (instant - 1) / length;
             rows.push(row);
-        } else if let Some(most) = rows.last_mut().filter(|most| most.inactive < inactive) {
+        } else if let Some(most) = rows.last_mut().filter(|most| most.inactive_bytes < inactive_bytes) {
             *most = row;
         }
     });

@@ -9,21 +9,24 @@ use crate::facts::grouping::private_pools::PoolKind;
 use crate::facts::segments::figures::NOTABLE;
 use crate::model::{Action, DEFAULT_POOL, PoolId};
 use indexmap::IndexMap;
+use serde::Serialize;
 use std::cmp::Reverse;
 
 /// Less than 1/N of reserved memory is not worth reporting.
 const LEAST_PART: u64 = 8;
 
 /// The free memory of a stream or pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "StrandedMemory"))]
 pub struct Stranded {
     pub stream: u64,
-    pub pool: PoolId,
-    /// The free bytes.
-    pub free: u64,
+    /// Its pool, (0, 0) for the default one.
+    pub pool_id: PoolId,
+    pub free_bytes: u64,
     /// The reserved bytes of all streams and pools.
+    #[serde(skip)]
     pub reserved: u64,
-    /// The line of its first recorded request.
+    /// The line of its first recorded request; null if no stack shows it.
     pub first_used: Option<String>,
 }
 
@@ -45,9 +48,15 @@ impl Stranded {
         let shared = all.iter().filter(|((_, pool), _)| *pool == DEFAULT_POOL);
         let &main = shared.max_by_key(|&(&(stream, _), &(reserved, _))| (reserved, Reverse(stream)))?.0;
         let sides = all.into_iter().filter(|&(key, _)| key != main);
-        let ((stream, pool), (_, free)) = sides.max_by_key(|&(key, (_, free))| (free, Reverse(key)))?;
-        let is_notable = free >= NOTABLE && free >= reserved / LEAST_PART;
-        is_notable.then(|| Self { stream, pool, free, reserved, first_used: first_used(device, stream, pool) })
+        let ((stream, pool_id), (_, free_bytes)) = sides.max_by_key(|&(key, (_, free))| (free, Reverse(key)))?;
+        let is_notable = free_bytes >= NOTABLE && free_bytes >= reserved / LEAST_PART;
+        is_notable.then(|| Self {
+            stream,
+            pool_id,
+            free_bytes,
+            reserved,
+            first_used: first_used(device, stream, pool_id),
+        })
     }
 }
 

@@ -5,6 +5,7 @@
 //! the end of the next one, so it never appears, however large it is; the rest is what the program keeps.
 
 pub mod growth;
+mod projection;
 
 use crate::analysis::advice::{Advice, Plays, RuleKind, advice_of};
 use crate::error::{Error, Result};
@@ -20,7 +21,9 @@ use crate::replay::{Allocation, Anomalies, Completeness, Counters, History, Inst
 use crate::sorting::SortRows;
 use growth::{MIN_JUDGED, Rate, Series, Survivor, Verdict};
 use indexmap::IndexMap;
+pub use projection::Projection;
 use regex_lite::Regex;
+use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::iter;
@@ -72,39 +75,43 @@ setters!(LeakOptions {
 });
 
 /// A group of blocks that grows, or has grown.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Leak"))]
 pub struct LeakRow {
     /// The group.
     pub label: String,
     /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
-    /// Its behavior.
-    pub verdict: Verdict,
-    /// Growth per step; zero for [`Verdict::Cache`].
+    /// Growth per step; zero for a cache.
+    #[serde(flatten)]
     pub rate: Rate,
     /// Requested bytes that are live at the end of the last step. Blocks that the last step allocated are not part of a
-    /// [`Verdict::Cache`].
+    /// cache.
     pub live_bytes: u64,
     /// Number of these blocks.
     pub live_blocks: u64,
-    /// The last step, counted from 1, in which a [`Verdict::Cache`] became larger than ever before.
-    pub filled_in: Option<usize>,
-    /// The oldest block of [`LeakRow::stack`] live at the end of the last step.
+    /// The behavior of the group.
+    pub verdict: Verdict,
+    /// The last step, counted from 1, in which a cache reached a new maximum; null if the group still grows.
+    pub filled_in_step: Option<usize>,
+    /// The oldest block of `stack` that is live at the end of the last step; null if there is none.
     pub oldest: Option<Oldest>,
     /// The stack of most of the blocks that the verdict is about, innermost frame first.
     pub stack: Vec<String>,
     /// The blocks that a [`Verdict::Leak`] is about, by index into [`History::allocations`]: the group may have others.
+    #[serde(skip)]
     pub(crate) leaked: Vec<usize>,
 }
 
-/// Where a live block was allocated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The oldest live block; all null for a block from before the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Oldest {
-    /// Its alloc entry, counted within the device's trace; `None` for blocks from before the recording.
+    /// Its alloc entry, counted within the device's trace.
     pub entry: Option<u32>,
-    /// The step, counted from 1, that allocated it; `None` for blocks from before the recording.
+    /// The step, counted from 1, that allocated it.
     pub step: Option<usize>,
-    /// Time of that entry, in microseconds from the first one of the recording, if the file has times.
+    /// The time since the first entry of the recording; null if the file has no times.
     pub since_start_us: Option<i64>,
 }
 
@@ -116,19 +123,6 @@ pub struct StepEnd {
     pub instant: Instant,
     /// Allocated bytes there, of every stack.
     pub allocated_bytes: i64,
-}
-
-/// When the device is full, if growth continues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Projection {
-    /// Bytes that the program can use.
-    pub capacity_bytes: u64,
-    /// The maximum of allocated bytes within the last step.
-    pub peak_bytes: i64,
-    /// Bytes of blocks that everything that leaks or grows adds per step.
-    pub allocated_bytes_per_step: i64,
-    /// The number of further steps that fit the device.
-    pub steps: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -273,7 +267,7 @@ impl DeviceLeaks {
             projection: if options.rows_alone {
                 None
             } else {
-                project(track, all_ends, options.capacity, allocated_bytes_per_step)
+                Projection::of(track, all_ends, options.capacity, allocated_bytes_per_step)
             },
             capacity: options.capacity,
             warm_up: sample.warm_up * sample.stride,
@@ -416,7 +410,7 @@ fn grown(
             rate: judgement.rate,
             live_bytes: last(&held.requested)?,
             live_blocks: last(&held.blocks)?,
-            filled_in: judgement.filled_in.map(|index| sample.number(index)),
+            filled_in_step: judgement.filled_in.map(|index| sample.number(index)),
             oldest: origin.and_then(|origin| oldest(track, groups, all_ends, blocks, origin)),
             stack: origin.map(|origin| sites.origin_labels(origin, LONGEST_STACK)).unwrap_or_default(),
             leaked: match judgement.verdict {
@@ -518,33 +512,4 @@ fn step_ends(track: Track<'_>, sample: &Sample) -> Vec<StepEnd> {
     let ends = sample.ends.iter().zip(allocated).enumerate();
     ends.map(|(index, (&instant, allocated_bytes))| StepEnd { step: sample.number(index), instant, allocated_bytes })
         .collect()
-}
-
-/// When the device will be full, given the maximum that the last step needed.
-fn project(
-    track: Track<'_>,
-    ends: &[Instant],
-    capacity: Option<u64>,
-    allocated_bytes_per_step: i64,
-) -> Option<Projection> {
-    let capacity_bytes = capacity.or_else(|| capacity_at_oom(track))?;
-    let &[.., from, to] = ends else { return None };
-    let peak_bytes = track.highest(Metric::Allocated, from, to).bytes;
-    // If the last step already needed more than the device has, no further step fits.
-    let room = u64::try_from(i128::from(capacity_bytes) - i128::from(peak_bytes)).unwrap_or(0);
-    let steps = room.checked_div(u64::try_from(allocated_bytes_per_step).ok()?)?;
-    Some(Projection { capacity_bytes, peak_bytes, allocated_bytes_per_step, steps })
-}
-
-/// The memory that the program could use when a request first failed: what it had reserved, plus the driver's free
-/// memory, which profiler traces do not record.
-fn capacity_at_oom(track: Track<'_>) -> Option<u64> {
-    let snapshot = track.snapshot;
-    if !snapshot.notes.format.has_segments() {
-        return None;
-    }
-    let entry = track.actions().iter().position(|&action| action == Action::Oom)? as u32;
-    let device_free = track.entry(entry)?.addr;
-    let reserved = track.counters_at(entry + 1).reserved;
-    u64::try_from(reserved).ok()?.checked_add(device_free)
 }

@@ -109,7 +109,7 @@ impl Blocks {
             time_ns,
             end_bytes: self.after.last().copied().unwrap_or(0),
             open_ranges: open.map(|range| range.name.clone()).collect(),
-            curve: self.curve(first, last),
+            curve_bytes: self.curve(first, last),
         })
     }
 

@@ -16,6 +16,7 @@ use crate::model::{DeviceId, HOST_DEVICE};
 use blocks::Blocks;
 use indexmap::IndexMap;
 use pytorch::Matches;
+use serde::Serialize;
 
 /// Parts of time in a curve.
 const COLUMNS: i64 = 60;
@@ -126,17 +127,19 @@ pub struct NsysMemory {
 }
 
 /// The highest memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "NsysPeakAnswer"))]
 pub struct NsysPeak {
+    /// Bytes: the sum of `peak_bytes` of all rows.
     pub bytes: u64,
-    /// The time in nanoseconds since the start of the session.
+    /// Nanoseconds since the start of the session.
     pub time_ns: i64,
     /// Bytes that were not freed in the profile.
     pub end_bytes: u64,
-    /// The NVTX ranges that are open then, outermost first.
+    /// NVTX ranges that are open at the peak, outermost first.
     pub open_ranges: Vec<String>,
-    /// The highest number of bytes in equal parts of the time from the first to the last event of the profile.
-    pub curve: Vec<u64>,
+    /// Highest number of bytes in equal parts of the time from the first to the last event of the profile.
+    pub curve_bytes: Vec<u64>,
 }
 
 /// Why there is no peak.

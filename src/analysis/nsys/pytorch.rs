@@ -6,18 +6,22 @@
 use crate::facts::device::Devices;
 use crate::model::nsys::{NsysProfile, Process};
 use crate::replay::SegmentSpan;
+use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
 /// The part of a profile that a recording shows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "NsysPytorch"))]
 pub struct PytorchShare {
-    /// The process of the recording: the one with the most of its segments; `None` if the profile has none of them.
+    /// The process of the recording: the one with the most of its segments; null if the profile has none of them.
     pub pid: Option<i64>,
     /// Segments in the recording, without expandable ones.
     pub segments: u64,
+    /// Their bytes.
     pub segment_bytes: u64,
     /// Number of these that are in the profile.
     pub found: u64,
+    /// Their bytes.
     pub found_bytes: u64,
     /// Allocations of the profile with the address and size of a segment, beyond the number of such segments: the
     /// recording may have started later. They count as PyTorch's.

@@ -4,14 +4,16 @@ use super::blocks::Blocks;
 use crate::model::nsys::{NsysProfile, Process};
 use crate::sorting::SortRows;
 use indexmap::IndexMap;
+use serde::Serialize;
 
-/// The NVTX ranges of one name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// NVTX ranges of one name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "NsysRange"))]
 pub struct RangeRow {
     pub name: String,
     /// Number of ranges.
     pub count: u64,
-    /// The highest number of bytes while one of them was open, those from before included.
+    /// Highest number of bytes while one of them was open, those from before included.
     pub highest_bytes: u64,
     /// Bytes that were allocated while they were open, by any thread of the process.
     pub allocated_bytes: u64,

@@ -8,55 +8,77 @@ use crate::replay::{History, Instant, Metric};
 use crate::sorting::SortRows;
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
+use serde::{Serialize, Serializer};
 use std::cmp::Reverse;
 
 /// Bytes held by one group.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "AttributionRow"))]
 pub struct Row {
     /// The group.
     pub label: String,
     /// Bytes of the metric.
     pub bytes: u64,
-    /// Blocks; segments for [`Metric::Reserved`].
+    /// Blocks; segments if the metric is `reserved`.
     pub blocks: u64,
     /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
     /// The stack with the most bytes in the group, innermost frame first; empty if groups do not depend on stacks.
     pub stack: Vec<String>,
-    /// The evidence for the group, most bytes first; only under [`GroupBy::Category`].
+    /// The evidence that assigns blocks to the group, the most bytes first. Left out unless rows represent categories.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Reason>,
     /// The category of most of its bytes, if requested.
+    #[serde(skip)]
     pub category: Option<Category>,
 }
 
-/// Why blocks are in a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why blocks are in a category.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "EvidenceRow"))]
 pub struct Reason {
+    /// In words.
+    #[serde(rename = "reason", serialize_with = "in_words")]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub evidence: Evidence,
-    /// Bytes of the metric.
+    /// Bytes that it decided about.
     pub bytes: u64,
+    /// Blocks that it decided about.
     pub blocks: u64,
+}
+
+// serde passes a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn in_words<S: Serializer>(evidence: &Evidence, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(evidence.words())
 }
 
 /// Label of the row in which [`Attribution::keep_top`] combines the rest.
 pub const OTHER: &str = "(other)";
 /// The memory at an instant by group. Rows sum to the total, unless grouping is inclusive.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "AttributionRows"))]
 pub struct Attribution {
-    /// The meaning of a row.
+    /// What rows represent.
     pub by: GroupBy,
-    /// Bytes of the metric at the instant.
+    /// Bytes of the metric at the instant. Rows sum to it, unless they are inclusive.
     pub total_bytes: u64,
+    /// Whether rows overlap.
+    pub inclusive: bool,
     /// Groups, largest first.
     pub rows: Vec<Row>,
     /// Number of groups that [`Self::keep_top`] dropped.
+    #[serde(skip)]
     pub dropped: usize,
-    /// Lines of the user's own code that are replaced by lines of a library: see
-    /// [`crate::facts::device::Device::deep_sites`].
+    /// The user's lines that rows show as lines of a library, because its model runs below them and holds the most
+    /// there. Left out if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub library_below: Vec<String>,
     /// Whether memory from before the recording may also be in rows of code: some of it has a stack.
+    #[serde(skip)]
     pub has_older_lines: bool,
-    /// The private pools of the device, if rows represent pools.
+    /// The private pools of the device. Left out unless rows represent pools, or if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub private_pools: Vec<PrivatePool>,
 }
 
@@ -117,7 +139,8 @@ impl Attribution {
         let rows = rows.into_iter().map(|(_, row)| row).collect();
         let (library_below, private_pools) = (grouper.library_below(), grouper.private_pools());
         let has_older_lines = grouper.has_older_lines();
-        Self { by: grouper.by, total_bytes, rows, dropped: 0, library_below, has_older_lines, private_pools }
+        let (by, inclusive) = (grouper.by, grouper.by.is_inclusive());
+        Self { by, total_bytes, inclusive, rows, dropped: 0, library_below, has_older_lines, private_pools }
     }
 
     /// Groups everything that counts for a metric at an instant.
@@ -173,7 +196,7 @@ impl Attribution {
             row.blocks += 1;
         }
         let rows = if row.blocks > 0 { vec![row.clone()] } else { Vec::new() };
-        Self { by, total_bytes: row.bytes, rows, ..Self::default() }
+        Self { by, total_bytes: row.bytes, inclusive: by.is_inclusive(), rows, ..Self::default() }
     }
 
     /// Keeps the `top` largest rows and combines the rest in one labeled [`OTHER`]. If rows are inclusive, they overlap, so

@@ -11,15 +11,15 @@ use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
 /// A pool other than the default one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "PrivatePoolFacts"))]
 pub struct PrivatePool {
-    /// Its id.
-    pub id: PoolId,
-    /// Its kind.
+    pub pool_id: PoolId,
+    /// Its use.
     pub kind: PoolKind,
     /// The evidence for its kind.
     pub evidence: PoolEvidence,
-    /// The line of the first recorded request that it served.
+    /// The line of the first recorded request that it served; null if no stack shows it.
     pub first_used: Option<String>,
 }
 
@@ -136,7 +136,7 @@ impl PrivatePools {
     /// Every pool, by its ID.
     pub fn all(&self) -> Vec<PrivatePool> {
         let mut pools: Vec<PrivatePool> = self.0.values().cloned().collect();
-        pools.sort_rows_by_key(|pool| pool.id);
+        pools.sort_rows_by_key(|pool| pool.pool_id);
         pools
     }
 }
@@ -174,5 +174,5 @@ fn judge(id: PoolId, used: &Used, sites: &Sites<'_>) -> PrivatePool {
         None => (PoolKind::MemPoolOrHandle, PoolEvidence::Id),
     };
     let first = used.first.map(|(_, stack)| stack).filter(|&stack| stack != StackId::EMPTY);
-    PrivatePool { id, kind, evidence, first_used: first.map(|stack| sites.site(stack)) }
+    PrivatePool { pool_id: id, kind, evidence, first_used: first.map(|stack| sites.site(stack)) }
 }

@@ -4,11 +4,14 @@ use super::layout::{Layout, SegmentLayout};
 use super::pinning::pinned_units;
 use crate::model::BlockState;
 use crate::replay::History;
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Sums over some segments at an instant, in bytes. `allocated + pending_free + inactive` is `reserved`, and
 /// `releasable + pinned_free` is `inactive`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "FigureBytes"))]
+#[serde(into = "FigureBytes")]
 pub struct Figures {
     /// Number of segments.
     pub segments: u64,
@@ -33,6 +36,61 @@ pub struct Figures {
     /// Free bytes that active blocks keep reserved.
     pub pinned_free: u64,
     pub largest_free_block: u64,
+}
+
+/// The keys of [`Figures`].
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct FigureBytes {
+    /// Bytes of the segments: `allocated + pending_free + inactive`.
+    reserved_bytes: u64,
+    /// Bytes of blocks in use and pending free.
+    active_bytes: u64,
+    /// Bytes of blocks in use.
+    allocated_bytes: u64,
+    /// Bytes of blocks freed by the program that another stream may still use.
+    pending_free_bytes: u64,
+    /// Requested bytes in active blocks.
+    requested_bytes: u64,
+    /// Bytes of free blocks: `releasable + pinned_free`.
+    inactive_bytes: u64,
+    /// `inactive_bytes / reserved_bytes`, from 0 to 1.
+    inactive_share: f64,
+    /// `active_bytes - requested_bytes`.
+    rounding_bytes: i64,
+    /// The largest free block.
+    largest_free_block_bytes: u64,
+    /// Free bytes in segments, or pages of expandable ones, without a live block.
+    releasable_bytes: u64,
+    /// Free bytes that live blocks keep from being released.
+    pinned_free_bytes: u64,
+    /// Number of segments.
+    segment_count: u64,
+    /// Number of blocks in use and pending free.
+    block_count: u64,
+    /// Number of free blocks.
+    free_block_count: u64,
+}
+
+impl From<Figures> for FigureBytes {
+    fn from(figures: Figures) -> Self {
+        Self {
+            reserved_bytes: figures.reserved,
+            active_bytes: figures.active(),
+            allocated_bytes: figures.allocated,
+            pending_free_bytes: figures.pending_free,
+            requested_bytes: figures.requested,
+            inactive_bytes: figures.inactive,
+            inactive_share: figures.inactive_share(),
+            rounding_bytes: figures.rounding(),
+            largest_free_block_bytes: figures.largest_free_block,
+            releasable_bytes: figures.releasable,
+            pinned_free_bytes: figures.pinned_free,
+            segment_count: figures.segments,
+            block_count: figures.blocks,
+            free_block_count: figures.free_blocks,
+        }
+    }
 }
 
 /// Amounts below this are not worth mentioning: CUDA's own context uses more.
@@ -118,7 +176,9 @@ impl Figures {
 }
 
 /// Blocks of similar size: from `min_bytes` to less than twice that, a power of two.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "FreeBlocks", rename = "FreeBlocks"))]
+#[serde(into = "FreeBlocks")]
 pub struct SizeClass {
     /// Smallest size in the class.
     pub min_bytes: u64,
@@ -127,6 +187,26 @@ pub struct SizeClass {
     pub bytes: u64,
     /// Requested bytes; 0 for free blocks.
     pub requested: u64,
+}
+
+/// The keys of [`SizeClass`] for free blocks.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct FreeBlocks {
+    /// Smallest size in the class, a power of two.
+    min_bytes: u64,
+    /// Largest size in the class.
+    max_bytes: u64,
+    /// Number of blocks.
+    blocks: u64,
+    /// Their bytes.
+    bytes: u64,
+}
+
+impl From<SizeClass> for FreeBlocks {
+    fn from(class: SizeClass) -> Self {
+        Self { min_bytes: class.min_bytes, max_bytes: class.max_bytes(), blocks: class.blocks, bytes: class.bytes }
+    }
 }
 
 impl SizeClass {

@@ -3,6 +3,7 @@
 use crate::allocator::{SMALL_BUFFER, SMALL_SIZE, SizeRules};
 use crate::model::{BlockState, PoolId, Segment, SegmentType, StackId};
 use crate::replay::{Instant, NEVER, SegmentSpan, Track};
+use serde::{Serialize, Serializer};
 use std::ops::Range;
 
 /// A piece of a segment: a block, active or free.
@@ -18,27 +19,46 @@ pub struct Piece {
 }
 
 /// A segment. Adjacent mapped ranges of an expandable segment are merged, as in `torch.cuda.memory_snapshot()`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SegmentLayout {
     /// First address.
+    #[serde(rename = "address")]
     pub addr: u64,
-    /// Length in bytes.
-    pub size: u64,
-    /// Whether it is (a mapped part of) an expandable segment.
-    pub expandable: bool,
-    /// The unit of release in bytes: the page size of an expandable segment, otherwise the whole size.
-    pub unit: u64,
-    /// Small or large pool. Known for segments that exist at the end or contain an active block; otherwise it follows from
+    /// `small` or `large`. Known for segments that exist at the end or contain an active block; otherwise it follows from
     /// the size.
+    #[serde(serialize_with = "segment_type")]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub segment_type: SegmentType,
-    /// CUDA stream; `None` if the file does not record it.
+    /// CUDA stream; null if the file does not record it.
     pub stream: Option<u64>,
-    /// Default or private pool; `None` if the file does not record it.
+    /// Pool id; null if the file does not record it.
+    #[serde(rename = "pool_id")]
     pub pool: Option<PoolId>,
+    /// Whether it is a mapped part of an expandable segment.
+    pub expandable: bool,
+    /// Length in bytes.
+    #[serde(skip)]
+    pub size: u64,
+    /// The unit of release in bytes: the page size of an expandable segment, otherwise the whole size.
+    #[serde(skip)]
+    pub unit: u64,
     /// Stack of the request that created it.
+    #[serde(skip)]
     pub stack: StackId,
     /// Its pieces in [`Layout::pieces`]; they cover it without gaps.
+    #[serde(skip)]
     pub pieces: Range<usize>,
+}
+
+/// Writes `small` or `large`, as in snapshots.
+// serde passes a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+pub(crate) fn segment_type<S: Serializer>(segment_type: &SegmentType, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match segment_type {
+        SegmentType::Small => "small",
+        SegmentType::Large => "large",
+    })
 }
 
 /// The segments of one device and their blocks.

@@ -3,18 +3,22 @@
 use super::annotations::Annotations;
 use crate::facts::code::sites::clipped;
 use crate::replay::{History, Instant, Track};
+use serde::Serialize;
 
-/// An instant of one device in the terms of users: its entry, its time and the open annotations.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// An instant of one device: its entry, its time and the open annotations.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Instant"))]
 pub struct Moment {
+    #[serde(skip)]
     pub instant: Instant,
-    /// The entry that leads to it, counted within the device's trace; `None` before the first entry.
+    /// Entry that leads to it, counted within the device's trace; null before the first entry.
     pub entry: Option<u32>,
-    /// Time of that entry in microseconds since the epoch, if the file has times.
+    /// Time of that entry since the epoch; null if the file has no times.
     pub time_us: Option<i64>,
     /// The same, counted from the first entry of the recording.
+    #[serde(skip)]
     pub since_start_us: Option<i64>,
-    /// Names of the open annotations, outermost first.
+    /// Open `record_function` ranges, outermost first.
     pub annotations: Vec<String>,
 }
 

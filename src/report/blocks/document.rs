@@ -123,7 +123,7 @@ fn in_full(document: &mut Document, device: &DeviceBlocks, block: &Block) {
     let position = |moment: &Moment| notes::position(moment, device.entries, &device.completeness);
     let address = if block.address == 0 { ", address unknown".to_owned() } else { format!(" at {:#x}", block.address) };
     document.section(format!("Block {}{address}", block.id));
-    document.fact(format!("{}, {} requested", Bytes(block.bytes), Bytes(block.requested)));
+    document.fact(format!("{}, {} requested", Bytes(block.bytes), Bytes(block.requested_bytes)));
     let use_of = starred(category(block.category), block.category_inferred);
     let evidence = if block.category == Category::BeforeRecording.name() {
         String::new()
@@ -144,13 +144,13 @@ fn in_full(document: &mut Document, device: &DeviceBlocks, block: &Block) {
         document.fact(format!("usable again: {}", position(completed)));
     }
     let stream = block.stream.map(|stream| format!("stream {stream}"));
-    let pool = block.pool.map(|pool| format!("private pool {pool:?}"));
+    let pool = block.pool_id.map(|pool| format!("private pool {pool:?}"));
     let place: Vec<String> = stream.into_iter().chain(pool).collect();
     document.facts((!place.is_empty()).then(|| place.join(", ")));
     document.fact(format!("allocated by {}", starred(&safe(&block.site), block.site_inferred)));
     document.frames(4, &block.stack);
-    if !block.freed_by.is_empty() {
-        document.fact(format!("freed by {}", safe(&block.freed_by)));
+    if let Some(line) = &block.freed_by {
+        document.fact(format!("freed by {}", safe(line)));
         document.frames(4, &block.free_stack);
     }
     document.legends(inferred(std::slice::from_ref(block), true));

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 impl Answer for BlocksReport {
     const COMMAND: &'static str = "blocks";
     type About<'a> = Source<'a>;
-    type Json = Head<'static, json::BlocksDevice>;
+    type Json = Head<'static, json::BlocksDevice<'static>>;
 
     fn document(&self, source: Source<'_>) -> Document {
         document::document(source, self)

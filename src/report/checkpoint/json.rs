@@ -3,19 +3,19 @@
 use super::words;
 use crate::analysis::checkpoint::{Candidate, EveryNth, NoCandidates, OptimizerPeak, RemainingPeak};
 use crate::analysis::checkpoint::{CheckpointReport, DeviceCheckpoint};
+use crate::facts::time::moment::Moment;
 use crate::facts::training::Phase;
 use crate::play::changes::{Checkpointed, CodeChange, HeldByCalls};
 use crate::report::Source;
 use crate::report::common::code_change;
-use crate::report::common::json::{AttributionRow, Head};
+use crate::report::common::json::Head;
 use crate::report::fit::single::json::FitSearch;
-use crate::report::fragmentation::json::Instant;
 use serde::Serialize;
 
 /// `memviz checkpoint`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CheckpointDevice {
+pub struct CheckpointDevice<'a> {
     /// Device, -1 for pinned host memory.
     pub device: i32,
     /// Allocated before the first kept entry.
@@ -27,7 +27,7 @@ pub struct CheckpointDevice {
     /// The recorded peak.
     pub peak_allocated_bytes: i64,
     /// Its instant.
-    pub peak: PhasedInstant,
+    pub peak: PhasedInstant<'a>,
     /// Bytes at the peak that forward allocated and backward will free; null if the recording ends before backward
     /// does. Without a backward pass, bytes that outlive their forward pass.
     pub activation_bytes: Option<u64>,
@@ -41,14 +41,14 @@ pub struct CheckpointDevice {
     pub checkpointed: Vec<CheckpointedFunction>,
     /// Functions worth checkpointing, the lowest new peak first. They are alternatives: their savings cannot be added
     /// together.
-    pub candidates: Vec<CheckpointCandidate>,
+    pub candidates: Vec<CheckpointCandidate<'a>>,
     /// Candidates that `--top` left out.
     pub left_out: usize,
     /// The cheapest calls that keep allocated memory below the size that `--fit` names; left out without `--fit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fit: Option<FitSearch>,
     /// The memory at the peak, if the peak is in the optimizer and no candidate would lower it; null otherwise.
-    pub optimizer: Option<PeakInOptimizer>,
+    pub optimizer: Option<PeakInOptimizer<'a>>,
     /// Why there are no candidates; null if there are some.
     pub reason: Option<NoCandidates>,
     /// The same in words.
@@ -58,19 +58,9 @@ pub struct CheckpointDevice {
 /// A peak in the optimizer step, by when its blocks were allocated.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PeakInOptimizer {
-    /// Bytes that the optimizer allocates and frees within its step.
-    pub temporary_bytes: u64,
-    /// Bytes that the optimizer allocates and keeps: its states.
-    pub kept_bytes: u64,
-    /// Bytes that backward allocated: gradients.
-    pub backward_bytes: u64,
-    /// Everything else.
-    pub other_bytes: u64,
-    /// Whether some temporaries are allocated for lists of tensors at once (`foreach=True`).
-    pub foreach: bool,
-    /// The maximum of allocated bytes in forward and backward; null if the recording has neither.
-    pub forward_backward_peak_bytes: Option<i64>,
+pub struct PeakInOptimizer<'a> {
+    #[serde(flatten)]
+    pub peak: &'a OptimizerPeak,
     /// The function whose calls hold the most when forward ends, to checkpoint once the optimizer needs less; null if
     /// there is none.
     pub forward_function: Option<FunctionToCheckpoint>,
@@ -93,10 +83,10 @@ pub struct FunctionToCheckpoint {
 /// An instant and its phase of the training step.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PhasedInstant {
+pub struct PhasedInstant<'a> {
     /// The instant.
     #[serde(flatten)]
-    pub at: Instant,
+    pub at: &'a Moment,
     /// The phase.
     pub phase: Phase,
 }
@@ -116,9 +106,9 @@ pub struct CheckpointedFunction {
 /// A function that a forward pass calls repeatedly, and the effect of checkpointing its calls.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CheckpointCandidate {
+pub struct CheckpointCandidate<'a> {
     /// The function, by file, first line and name.
-    pub label: String,
+    pub label: &'a str,
     /// How often a forward pass calls it.
     pub calls: usize,
     /// Bytes that these calls hold at the recorded peak and that checkpointing would free.
@@ -132,40 +122,11 @@ pub struct CheckpointCandidate {
     /// The recorded peak minus that.
     pub saved_bytes: i64,
     /// Every call checkpointed, every second, every third and so on.
-    pub plan: Vec<CheckpointPlan>,
+    pub plan: &'a [EveryNth],
     /// What prevents a lower peak.
-    pub limit: CheckpointLimit,
+    pub limit: &'a RemainingPeak,
     /// The code to write.
     pub change: Change,
-}
-
-/// Some of the calls of a forward pass checkpointed.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CheckpointPlan {
-    /// The first call and every N-th after it.
-    pub every: usize,
-    /// The peak then.
-    pub predicted_peak_allocated_bytes: i64,
-}
-
-/// The new peak.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CheckpointLimit {
-    /// Where it is in the kept history.
-    #[serde(flatten)]
-    pub at: PhasedInstant,
-    /// Whether its training step is incomplete in the recording, so that what checkpointing frees in it is unknown.
-    pub unfinished: bool,
-    /// Whether a call is recomputed there.
-    pub rerun: bool,
-    /// Bytes that the recomputed call has allocated by then.
-    pub rerun_bytes: u64,
-    /// Workspaces of the autograd engine's thread, which it needs to recompute calls.
-    pub workspace_bytes: u64,
-    /// Other memory at the peak, by site, the largest first and the rest as `(other)`.
-    pub rows: Vec<AttributionRow>,
 }
 
 /// A change to the code.
@@ -199,17 +160,9 @@ impl From<&Checkpointed> for CheckpointedFunction {
     }
 }
 
-impl From<&OptimizerPeak> for PeakInOptimizer {
-    fn from(peak: &OptimizerPeak) -> Self {
-        Self {
-            temporary_bytes: peak.temporary_bytes,
-            kept_bytes: peak.kept_bytes,
-            backward_bytes: peak.backward_bytes,
-            other_bytes: peak.other_bytes,
-            foreach: peak.foreach,
-            forward_backward_peak_bytes: peak.elsewhere_bytes,
-            forward_function: peak.forward_function.as_ref().map(FunctionToCheckpoint::from),
-        }
+impl<'a> From<&'a OptimizerPeak> for PeakInOptimizer<'a> {
+    fn from(peak: &'a OptimizerPeak) -> Self {
+        Self { peak, forward_function: peak.forward_function.as_ref().map(FunctionToCheckpoint::from) }
     }
 }
 
@@ -220,25 +173,6 @@ impl From<&HeldByCalls> for FunctionToCheckpoint {
             calls: held.calls,
             activation_bytes: held.bytes,
             change: (&held.change).into(),
-        }
-    }
-}
-
-impl From<&EveryNth> for CheckpointPlan {
-    fn from(plan: &EveryNth) -> Self {
-        Self { every: plan.every, predicted_peak_allocated_bytes: plan.predicted_peak_bytes }
-    }
-}
-
-impl From<&RemainingPeak> for CheckpointLimit {
-    fn from(limit: &RemainingPeak) -> Self {
-        Self {
-            at: PhasedInstant { at: (&limit.moment).into(), phase: limit.phase },
-            unfinished: limit.is_unfinished,
-            rerun: limit.rerun,
-            rerun_bytes: limit.rerun_bytes,
-            workspace_bytes: limit.workspace_bytes,
-            rows: limit.rows.iter().map(AttributionRow::from).collect(),
         }
     }
 }
@@ -254,33 +188,33 @@ impl From<&CodeChange> for Change {
     }
 }
 
-impl CheckpointCandidate {
-    fn of(device: &DeviceCheckpoint, candidate: &Candidate) -> Self {
+impl<'a> CheckpointCandidate<'a> {
+    fn of(device: &DeviceCheckpoint, candidate: &'a Candidate) -> Self {
         Self {
-            label: candidate.label.clone(),
+            label: &candidate.label,
             calls: candidate.calls,
             activation_bytes: candidate.activation_bytes,
             recompute_us: candidate.recompute_us,
             recompute_share: words::share_of_forward(device, candidate),
             predicted_peak_allocated_bytes: candidate.predicted_peak_bytes,
             saved_bytes: candidate.saved_bytes,
-            plan: candidate.plan.iter().map(CheckpointPlan::from).collect(),
-            limit: (&candidate.limit).into(),
+            plan: &candidate.plan,
+            limit: &candidate.limit,
             change: (&candidate.change).into(),
         }
     }
 }
 
 /// The whole answer of `memviz checkpoint`.
-pub fn checkpoint<'a>(source: Source<'a>, report: &CheckpointReport) -> Head<'a, CheckpointDevice> {
+pub fn checkpoint<'a>(source: Source<'a>, report: &'a CheckpointReport) -> Head<'a, CheckpointDevice<'a>> {
     let format = source.recording.snapshot.notes.format;
-    let device = |device: &DeviceCheckpoint| CheckpointDevice {
+    let device = |device: &'a DeviceCheckpoint| CheckpointDevice {
         device: device.device,
         baseline_bytes: device.baseline.allocated,
         complete_history: device.completeness.is_complete(),
         notes: words::limits(device),
         peak_allocated_bytes: device.peak_bytes,
-        peak: PhasedInstant { at: (&device.peak).into(), phase: device.phase },
+        peak: PhasedInstant { at: &device.peak, phase: device.phase },
         activation_bytes: words::activations(device),
         forward_passes: device.passes,
         without_backward: device.without_backward,

@@ -19,7 +19,7 @@ use std::io::{self, Write};
 impl Answer for CheckpointReport {
     const COMMAND: &'static str = "checkpoint";
     type About<'a> = Source<'a>;
-    type Json = Head<'static, json::CheckpointDevice>;
+    type Json = Head<'static, json::CheckpointDevice<'static>>;
 
     fn document(&self, source: Source<'_>) -> Document {
         document::document(source, self)

@@ -8,11 +8,6 @@ use super::comparison::json::DeviceComparison;
 use super::notes;
 use super::rehearsed::RehearsalFacts;
 use crate::analysis::peak::comparison::Comparison;
-use crate::facts::grouping::GroupBy;
-use crate::facts::grouping::attribution::Reason;
-use crate::facts::grouping::attribution::{Attribution, Row};
-use crate::facts::grouping::private_pools::{PoolEvidence, PoolKind, PrivatePool};
-use crate::model::PoolId;
 use crate::replay::{Anomalies, Counters, Maximum, Metric};
 use crate::report::{Answer, Source};
 use crate::wire::SCHEMA_VERSION;
@@ -34,14 +29,14 @@ pub struct Head<'a, D> {
     /// The comparison of CUDA devices. Left out if there are fewer than two, if they hardly differ, and if the answer
     /// is not about peaks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub comparison: Option<DeviceComparison>,
+    pub comparison: Option<DeviceComparison<'a>>,
     /// The answer, device by device.
     pub devices: Vec<D>,
 }
 
 impl<'a, D> Head<'a, D> {
     /// The head of an answer about a recording, with the answer.
-    pub(crate) fn of<A: Answer>(source: Source<'a>, comparison: Option<&Comparison>, devices: Vec<D>) -> Self {
+    pub(crate) fn of<A: Answer>(source: Source<'a>, comparison: Option<&'a Comparison>, devices: Vec<D>) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
             command: A::COMMAND,
@@ -170,110 +165,4 @@ pub struct PeakInstant {
     pub counters: CounterBytes,
     /// Open `record_function` ranges, outermost first.
     pub annotations: Vec<String>,
-}
-
-/// Rows of an attribution.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct AttributionRows {
-    /// What rows represent.
-    pub by: GroupBy,
-    /// Bytes of the metric at the instant. Rows sum to it, unless they are inclusive.
-    pub total_bytes: u64,
-    /// Whether rows overlap.
-    pub inclusive: bool,
-    /// Groups, largest first.
-    pub rows: Vec<AttributionRow>,
-    /// The user's lines that rows show as lines of a library, because its model runs below them and holds the most
-    /// there. Left out if there are none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub library_below: Vec<String>,
-    /// The private pools of the device. Left out unless rows represent pools, or if there are none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub private_pools: Vec<PrivatePoolFacts>,
-}
-
-/// Details of a private pool.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PrivatePoolFacts {
-    /// Its id.
-    pub pool_id: PoolId,
-    /// Its use.
-    pub kind: PoolKind,
-    /// The evidence for it.
-    pub evidence: PoolEvidence,
-    /// The line of the first recorded request that it served; null if no stack shows it.
-    pub first_used: Option<String>,
-}
-
-impl From<&PrivatePool> for PrivatePoolFacts {
-    fn from(pool: &PrivatePool) -> Self {
-        let PrivatePool { id, kind, evidence, first_used } = pool;
-        Self { pool_id: *id, kind: *kind, evidence: *evidence, first_used: first_used.clone() }
-    }
-}
-
-/// One group.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct AttributionRow {
-    /// The group.
-    pub label: String,
-    /// Its bytes.
-    pub bytes: u64,
-    /// Its blocks.
-    pub blocks: u64,
-    /// Whether the label is inferred.
-    pub inferred: bool,
-    /// The stack with the most bytes in the group, innermost frame first.
-    pub stack: Vec<String>,
-    /// The evidence that assigns blocks to the group, the most bytes first. Left out unless rows represent categories.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub evidence: Vec<EvidenceRow>,
-}
-
-/// Why blocks are in a category.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct EvidenceRow {
-    /// In words.
-    pub reason: &'static str,
-    /// Bytes that it decided about.
-    pub bytes: u64,
-    /// Blocks that it decided about.
-    pub blocks: u64,
-}
-
-impl From<&Reason> for EvidenceRow {
-    fn from(reason: &Reason) -> Self {
-        Self { reason: reason.evidence.words(), bytes: reason.bytes, blocks: reason.blocks }
-    }
-}
-
-impl From<&Row> for AttributionRow {
-    fn from(row: &Row) -> Self {
-        Self {
-            label: row.label.clone(),
-            bytes: row.bytes,
-            blocks: row.blocks,
-            inferred: row.inferred,
-            stack: row.stack.clone(),
-            evidence: row.evidence.iter().map(EvidenceRow::from).collect(),
-        }
-    }
-}
-
-impl From<&Attribution> for AttributionRows {
-    fn from(attribution: &Attribution) -> Self {
-        let rows = attribution.rows.iter().map(AttributionRow::from);
-        Self {
-            by: attribution.by,
-            total_bytes: attribution.total_bytes,
-            inclusive: attribution.by.is_inclusive(),
-            rows: rows.collect(),
-            library_below: attribution.library_below.clone(),
-            private_pools: attribution.private_pools.iter().map(PrivatePoolFacts::from).collect(),
-        }
-    }
 }

@@ -3,10 +3,11 @@
 use super::words;
 use crate::analysis::fit::FitReport;
 use crate::analysis::fit::{Check, DeviceFit, Largest, Measured, Prediction};
+use crate::facts::grouping::attribution::Attribution;
 use crate::play::{Outcome, Trust};
 use crate::report::Source;
 use crate::report::common::cures::AdviceRow;
-use crate::report::common::json::{AttributionRows, InputHead};
+use crate::report::common::json::InputHead;
 use crate::report::fit::single::json::{FitPlan, FitSearch};
 use crate::wire::SCHEMA_VERSION;
 use serde::Serialize;
@@ -197,7 +198,7 @@ pub struct FitPeak {
     /// The number.
     pub value: u64,
     /// The sites.
-    pub attribution: AttributionRows,
+    pub attribution: Attribution,
 }
 
 impl From<&Measured> for FitPoint {
@@ -291,7 +292,7 @@ impl FitDevice {
             peak: device
                 .peak
                 .as_ref()
-                .map(|(value, attribution)| FitPeak { value: *value, attribution: attribution.into() }),
+                .map(|(value, attribution)| FitPeak { value: *value, attribution: attribution.clone() }),
             cures: Vec::new(),
             cures_together: None,
             cures_with_plan: None,

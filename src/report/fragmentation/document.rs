@@ -118,12 +118,12 @@ fn fragmentation(document: &mut Document, device: &DeviceFragmentation) {
         return over_time(document, rows);
     }
     let most = &device.most_inactive;
-    if most.instant != device.moment.instant && most.inactive > device.figures.inactive as i64 {
+    if most.instant != device.moment.instant && most.inactive_bytes > device.figures.inactive as i64 {
         let (place, at) = match History::entry_before(most.instant) {
             Some(entry) => (format!("entry {entry}"), format!("entry:{entry}")),
             None => (notes::START.to_owned(), "start".to_owned()),
         };
-        let (inactive, reserved) = (signed(most.inactive), signed(most.reserved));
+        let (inactive, reserved) = (signed(most.inactive_bytes), signed(most.reserved_bytes));
         document.fact(format!(
             "inactive memory is highest at {place}: {inactive} of {reserved} reserved (--at {at} shows it)"
         ));
@@ -169,8 +169,8 @@ fn pools(document: &mut Document, device: &DeviceFragmentation) {
     }
     document.facts(device.stranded.as_ref().map(notes::stranded));
     let mut private: Vec<&PrivatePool> = device.pools.iter().filter_map(|pool| pool.private.as_ref()).collect();
-    private.sort_rows_by_key(|pool| pool.id);
-    private.dedup_by_key(|pool| pool.id);
+    private.sort_rows_by_key(|pool| pool.pool_id);
+    private.dedup_by_key(|pool| pool.pool_id);
     document.legends(private.into_iter().map(notes::private_pool));
 }
 

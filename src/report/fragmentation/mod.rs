@@ -18,7 +18,7 @@ use std::io::{self, Write};
 impl Answer for FragmentationReport {
     const COMMAND: &'static str = "fragmentation";
     type About<'a> = Source<'a>;
-    type Json = Head<'static, json::FragmentationDevice>;
+    type Json = Head<'static, json::FragmentationDevice<'static>>;
 
     fn document(&self, source: Source<'_>) -> Document {
         document::document(source, self)

@@ -1,9 +1,8 @@
 //! The JSON of `memviz leaks`.
 
 use super::words;
-use crate::analysis::leaks::growth::{Rate, Verdict};
-use crate::analysis::leaks::{self, Projection};
-use crate::analysis::leaks::{DeviceLeaks, LeakReport, LeakRow};
+use crate::analysis::leaks::growth::Rate;
+use crate::analysis::leaks::{DeviceLeaks, LeakReport, LeakRow, Projection};
 use crate::facts::grouping::GroupBy;
 use crate::facts::training::steps::{NoSteps, StepSource, Steps};
 use crate::report::Source;
@@ -14,7 +13,7 @@ use serde::Serialize;
 /// `memviz leaks`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct LeaksDevice {
+pub struct LeaksDevice<'a> {
     /// Device, -1 for pinned host memory.
     pub device: i32,
     /// Whether this device's history is complete.
@@ -41,9 +40,9 @@ pub struct LeaksDevice {
     /// Total rates of all growth.
     pub growing: Rate,
     /// When the device is full; null if nothing leaks or grows, or if the capacity is unknown.
-    pub projection: Option<ProjectionSteps>,
+    pub projection: Option<Projection>,
     /// Groups that leak, then groups that grow, then caches. Groups that do not grow are left out.
-    pub leaks: Vec<Leak>,
+    pub leaks: &'a [LeakRow],
     /// Rows that `--top` left out.
     pub left_out: usize,
     /// Changes to the program, the largest saving first.
@@ -63,90 +62,6 @@ pub enum StepSourceName {
     Inferred,
 }
 
-/// When the device is full, if growth continues.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct ProjectionSteps {
-    /// Bytes that the program can use.
-    pub capacity_bytes: u64,
-    /// The maximum of allocated bytes within the last step.
-    pub peak_bytes: i64,
-    /// Bytes of blocks that everything that leaks or grows adds per step.
-    pub allocated_bytes_per_step: i64,
-    /// Number of further steps that fit.
-    pub steps: u64,
-}
-
-/// One group that grows, or has grown.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Leak {
-    /// The group.
-    pub label: String,
-    /// Whether the label is inferred.
-    pub inferred: bool,
-    /// Growth per step.
-    #[serde(flatten)]
-    pub rate: Rate,
-    /// Requested bytes that are live at the end of the last step.
-    pub live_bytes: u64,
-    /// Blocks live at the end of the last step.
-    pub live_blocks: u64,
-    /// The behavior of the group.
-    pub verdict: Verdict,
-    /// The last step, counted from 1, in which a cache reached a new maximum; null if the group still grows.
-    pub filled_in_step: Option<usize>,
-    /// The oldest block of `stack` that is live at the end of the last step; null if there is none.
-    pub oldest: Option<Oldest>,
-    /// The stack with the most bytes, innermost frame first.
-    pub stack: Vec<String>,
-}
-
-/// The oldest live block; all null for a block from before the recording.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Oldest {
-    /// Its alloc entry, counted within the device's trace.
-    pub entry: Option<u32>,
-    /// The step, counted from 1, that allocated it.
-    pub step: Option<usize>,
-    /// The time since the first entry of the recording; null if the file has no times.
-    pub since_start_us: Option<i64>,
-}
-
-impl From<&leaks::Oldest> for Oldest {
-    fn from(oldest: &leaks::Oldest) -> Self {
-        Self { entry: oldest.entry, step: oldest.step, since_start_us: oldest.since_start_us }
-    }
-}
-
-impl From<&Projection> for ProjectionSteps {
-    fn from(projection: &Projection) -> Self {
-        Self {
-            capacity_bytes: projection.capacity_bytes,
-            peak_bytes: projection.peak_bytes,
-            allocated_bytes_per_step: projection.allocated_bytes_per_step,
-            steps: projection.steps,
-        }
-    }
-}
-
-impl From<&LeakRow> for Leak {
-    fn from(row: &LeakRow) -> Self {
-        Self {
-            label: row.label.clone(),
-            inferred: row.inferred,
-            rate: row.rate,
-            live_bytes: row.live_bytes,
-            live_blocks: row.live_blocks,
-            verdict: row.verdict,
-            filled_in_step: row.filled_in,
-            oldest: row.oldest.as_ref().map(Oldest::from),
-            stack: row.stack.clone(),
-        }
-    }
-}
-
 /// How steps were found, and the name of their marks.
 pub(crate) fn step_source(steps: &Result<Steps, NoSteps>) -> (Option<StepSourceName>, Option<String>) {
     match steps.as_ref().map(|steps| &steps.source) {
@@ -157,8 +72,8 @@ pub(crate) fn step_source(steps: &Result<Steps, NoSteps>) -> (Option<StepSourceN
     }
 }
 
-impl From<&DeviceLeaks> for LeaksDevice {
-    fn from(device: &DeviceLeaks) -> Self {
+impl<'a> From<&'a DeviceLeaks> for LeaksDevice<'a> {
+    fn from(device: &'a DeviceLeaks) -> Self {
         let (source, name) = step_source(&device.steps);
         Self {
             device: device.device,
@@ -173,8 +88,8 @@ impl From<&DeviceLeaks> for LeaksDevice {
             by: device.by,
             leaking: device.leaking,
             growing: device.growing,
-            projection: device.projection.as_ref().map(ProjectionSteps::from),
-            leaks: device.rows.iter().map(Leak::from).collect(),
+            projection: device.projection,
+            leaks: &device.rows,
             left_out: device.left_out,
             advice: device.cures.iter().map(AdviceRow::from).collect(),
         }
@@ -182,6 +97,6 @@ impl From<&DeviceLeaks> for LeaksDevice {
 }
 
 /// The whole answer of `memviz leaks`.
-pub fn leaks<'a>(source: Source<'a>, report: &LeakReport) -> Head<'a, LeaksDevice> {
+pub fn leaks<'a>(source: Source<'a>, report: &'a LeakReport) -> Head<'a, LeaksDevice<'a>> {
     Head::of::<LeakReport>(source, None, report.devices.iter().map(LeaksDevice::from).collect())
 }

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 impl Answer for LeakReport {
     const COMMAND: &'static str = "leaks";
     type About<'a> = Source<'a>;
-    type Json = Head<'static, json::LeaksDevice>;
+    type Json = Head<'static, json::LeaksDevice<'static>>;
 
     fn document(&self, source: Source<'_>) -> Document {
         document::document(source, self)

@@ -217,7 +217,7 @@ pub fn behavior(row: &LeakRow) -> String {
     let rate = rate(&row.rate);
     let number = blocks(row.rate.blocks);
     let noun = if number == "1" { "block" } else { "blocks" };
-    match (row.verdict, row.filled_in) {
+    match (row.verdict, row.filled_in_step) {
         (Verdict::Leak, _) => format!("leak of {number} {noun}, {rate} per step"),
         (Verdict::Growth, _) if number == "0" => {
             format!("growth of {rate} per step: the same number of blocks, each larger than the one it replaces")

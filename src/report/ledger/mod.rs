@@ -14,7 +14,7 @@ use std::io::{self, Write};
 impl Answer for LedgerReport {
     const COMMAND: &'static str = "ledger";
     type About<'a> = Source<'a>;
-    type Json = Head<'static, json::LedgerDevice>;
+    type Json = Head<'static, json::LedgerDevice<'static>>;
 
     fn document(&self, source: Source<'_>) -> Document {
         document::document(source, self)

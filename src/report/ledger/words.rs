@@ -35,20 +35,6 @@ pub(crate) fn column(at: Occasion) -> &'static str {
     }
 }
 
-/// A holder, as the label of a row.
-pub(crate) fn holder(holder: &Holder) -> String {
-    match holder {
-        Holder::Pytorch => "PyTorch's allocator (reserved)".to_owned(),
-        Holder::Nccl(group) => format!("NCCL, group {group}"),
-        Holder::Context => "CUDA context".to_owned(),
-        Holder::Process { with_context: true } => "this process: context, libraries".to_owned(),
-        Holder::Process { with_context: false } => "this process: libraries".to_owned(),
-        Holder::Other { pid, name: Some(name) } => format!("{name} (process {pid})"),
-        Holder::Other { pid, name: None } => format!("process {pid}"),
-        Holder::Unexplained => "unexplained".to_owned(),
-    }
-}
-
 /// The pools of one kind, as the label of a row.
 pub(crate) fn pool(share: &PoolShare) -> String {
     match (share.kind, share.pools) {
@@ -116,7 +102,7 @@ pub(crate) fn pinned(report: &LedgerReport) -> Option<String> {
 /// What else used the device at the failed request; `None` if none of it is notable.
 pub(crate) fn outside(ledger: &Ledger) -> Option<String> {
     let told = ledger.rows.iter().filter(|row| row.holder != Holder::Pytorch && row.bytes >= signed_notable());
-    let told: Vec<String> = told.map(|row| format!("{} {}", signed(row.bytes), holder(&row.holder))).collect();
+    let told: Vec<String> = told.map(|row| format!("{} {}", signed(row.bytes), row.holder.label())).collect();
     let total = Bytes(ledger.total_bytes);
     (!told.is_empty()).then(|| format!("outside PyTorch's allocator, on a device with {total}: {}", told.join(", ")))
 }
@@ -156,7 +142,7 @@ impl Table {
         let mut rows = Vec::new();
         for wanted in holders {
             let at_each = device.samples.iter().map(|ledger| bytes(ledger, wanted)).collect();
-            rows.push(TableRow { label: holder(wanted), bytes: at_each, is_part: false });
+            rows.push(TableRow { label: wanted.label(), bytes: at_each, is_part: false });
             if *wanted == Holder::Pytorch {
                 rows.extend(pools(device));
             }

@@ -38,7 +38,7 @@ fn one(document: &mut Document, memory: &NsysMemory) {
     document.title(words::headline(memory));
     document.notes(words::notes(memory));
     if let Ok(peak) = &memory.peak {
-        document.curve(peak.curve.iter().map(|&bytes| i64::try_from(bytes).unwrap_or(i64::MAX)).collect());
+        document.curve(peak.curve_bytes.iter().map(|&bytes| i64::try_from(bytes).unwrap_or(i64::MAX)).collect());
         document.gap();
         document.table(held(memory, peak));
     } else {

@@ -15,7 +15,7 @@ impl Answer for NsysReport {
     const COMMAND: &'static str = "nsys";
     /// The path of the file.
     type About<'a> = &'a str;
-    type Json = json::NsysAnswer;
+    type Json = json::NsysAnswer<'static>;
 
     fn document(&self, path: &str) -> Document {
         document::document(path, self)

@@ -2,15 +2,19 @@
 
 use super::words as oom_words;
 use super::words::Statement;
-use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport};
-use crate::model::PoolId;
+use crate::analysis::ledger::Ledger;
+use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport, Request};
+use crate::facts::grouping::attribution::Attribution;
+use crate::facts::segments::figures::Figures;
+use crate::facts::segments::layout::segment_type;
+use crate::facts::time::moment::Moment;
+use crate::model::{PoolId, SegmentType};
 use crate::report::Source;
 use crate::report::common::cures::AdviceRow;
-use crate::report::common::json::{AttributionRows, Head};
+use crate::report::common::json::Head;
 use crate::report::common::notes;
 use crate::report::fit::single::json::FitSearch;
-use crate::report::fragmentation::json::{FigureBytes, Instant, PinningGroup, segment_type};
-use crate::report::ledger::json::LedgerSample;
+use crate::report::fragmentation::json::PinningGroup;
 use crate::report::peak::json::PeakDevice;
 use crate::wire::ranks::FailureSignature;
 use indexmap::IndexMap;
@@ -19,7 +23,7 @@ use serde::Serialize;
 /// `memviz oom`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct OomDevice {
+pub struct OomDevice<'a> {
     /// Device, -1 for pinned host memory.
     pub device: i32,
     /// Allocated before the first kept entry.
@@ -34,10 +38,10 @@ pub struct OomDevice {
     /// Number of failed requests.
     pub failed_requests: usize,
     /// Failed requests, in order: all of them, unless there are too many; the last ones are then only counted.
-    pub ooms: Vec<FailedRequest>,
+    pub ooms: Vec<FailedRequest<'a>>,
     /// The peak, if no device of the recording has a failed request.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub peak: Option<PeakDevice>,
+    pub peak: Option<PeakDevice<'a>>,
     /// Changes to the program that would have made room for the failed request; null if unknown, or if other allocator
     /// settings are enough.
     pub plans: Option<FitSearch>,
@@ -45,16 +49,16 @@ pub struct OomDevice {
     pub advice: Vec<AdviceRow>,
     /// What used the device when a request failed. Left out unless `torch_memviz.record` sampled it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ledger: Option<LedgerSample>,
+    pub ledger: Option<&'a Ledger>,
 }
 
 /// A failed request. Figures are those after the allocator released what it could and tried again.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct FailedRequest {
+pub struct FailedRequest<'a> {
     /// Where it happened.
     #[serde(flatten)]
-    pub at: Instant,
+    pub at: &'a Moment,
     /// Bytes of the requested block: the request, rounded up.
     pub requested_bytes: u64,
     /// Bytes that the driver would have had to supply for it: a whole segment, or whole pages.
@@ -82,30 +86,32 @@ pub struct FailedRequest {
     /// The number of segments or mapped ranges of these bytes.
     pub retry_freed_segments: u64,
     /// The pool that could have served the request.
-    pub serving: ServingPool,
+    pub serving: ServingPool<'a>,
     /// The code that made the request.
-    pub request: Requester,
+    pub request: &'a Request,
     /// Why it failed.
     pub cause: Cause,
     /// The evidence.
-    pub evidence: Vec<Said>,
+    pub evidence: Vec<Statement>,
     /// What would have helped, as far as the recording shows.
-    pub advice: Vec<Said>,
+    pub advice: Vec<Statement>,
     /// The code that keeps free bytes from being released.
     pub pinning: Vec<PinningGroup>,
     /// The groups that hold the allocated bytes.
-    pub attribution: AttributionRows,
+    pub attribution: &'a Attribution,
     /// The signature, which the same failure shares with other runs. Left out unless rows are sites, of all stacks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub signature: Option<FailureSignature>,
+    pub signature: Option<&'a FailureSignature>,
 }
 
 /// The pool and stream of a request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct ServingPool {
+pub struct ServingPool<'a> {
     /// `small` for requests of up to 1 MiB, otherwise `large`.
-    pub segment_type: &'static str,
+    #[serde(serialize_with = "segment_type")]
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub segment_type: SegmentType,
     /// CUDA stream.
     pub stream: u64,
     /// Pool id; null before PyTorch 2.15, which does not record it.
@@ -118,64 +124,14 @@ pub struct ServingPool {
     pub largest_usable_block_bytes: u64,
     /// Sums over its segments.
     #[serde(flatten)]
-    pub figures: FigureBytes,
+    pub figures: &'a Figures,
 }
 
-/// The code that made a request.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Requester {
-    /// The site.
-    pub label: String,
-    /// Its stack, innermost frame first; empty in backward passes.
-    pub stack: Vec<String>,
-    /// `torch.compile` context; empty if there is none.
-    pub compile_context: String,
-    /// Text that the user attached; empty if there is none.
-    pub user_metadata: String,
-    /// Without Python frames: the entry of the last request that has some.
-    pub last_known_entry: Option<u32>,
-    /// Its site.
-    pub last_known_label: Option<String>,
-    /// Without Python frames: sites of live blocks of the same size, the likely tensors of a gradient. Inferred.
-    pub same_size: Vec<SameSize>,
-}
-
-/// Live blocks as large as a request.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct SameSize {
-    /// Their site.
-    pub label: String,
-    /// Number of these blocks.
-    pub blocks: u64,
-}
-
-/// A statement with its figures.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Said {
-    /// Name of its kind.
-    pub kind: &'static str,
-    /// The statement in words.
-    pub text: String,
-    /// The figures that support it.
-    #[serde(flatten)]
-    pub figures: IndexMap<&'static str, u64>,
-}
-
-impl From<Statement> for Said {
-    fn from(Statement { kind, text, figures }: Statement) -> Self {
-        Self { kind, text, figures }
-    }
-}
-
-impl From<&Oom> for FailedRequest {
-    fn from(oom: &Oom) -> Self {
+impl<'a> From<&'a Oom> for FailedRequest<'a> {
+    fn from(oom: &'a Oom) -> Self {
         let Oom { request, figures, serving, .. } = oom;
-        let (last_known_entry, last_known_label) = request.last_known.clone().unzip();
         Self {
-            at: (&oom.moment).into(),
+            at: &oom.moment,
             requested_bytes: request.bytes,
             driver_bytes: request.driver_bytes,
             device_free_bytes: oom.device_free,
@@ -190,39 +146,27 @@ impl From<&Oom> for FailedRequest {
             retry_freed_bytes: oom.retry.bytes,
             retry_freed_segments: oom.retry.segments,
             serving: ServingPool {
-                segment_type: segment_type(request.segment_type()),
+                segment_type: request.segment_type(),
                 stream: request.stream,
                 pool_id: request.pool,
                 pool_assumed: serving.assumed,
                 expandable: request.expandable,
                 largest_usable_block_bytes: serving.largest_usable,
-                figures: (&serving.figures).into(),
+                figures: &serving.figures,
             },
-            request: Requester {
-                label: request.site.clone(),
-                stack: request.stack.clone(),
-                compile_context: request.compile_context.clone(),
-                user_metadata: request.user_metadata.clone(),
-                last_known_entry,
-                last_known_label,
-                same_size: request
-                    .same_size
-                    .iter()
-                    .map(|(label, blocks)| SameSize { label: label.clone(), blocks: *blocks })
-                    .collect(),
-            },
+            request,
             cause: oom.cause,
-            evidence: oom.evidence.iter().map(|evidence| oom_words::evidence(oom, evidence).into()).collect(),
-            advice: oom.advice.iter().map(|advice| oom_words::advice(oom, advice).into()).collect(),
+            evidence: oom.evidence.iter().map(|evidence| oom_words::evidence(oom, evidence)).collect(),
+            advice: oom.advice.iter().map(|advice| oom_words::advice(oom, advice)).collect(),
             pinning: oom.pinning.rows.iter().map(PinningGroup::from).collect(),
-            attribution: (&oom.attribution).into(),
-            signature: oom.signature.as_ref().map(FailureSignature::from),
+            attribution: &oom.attribution,
+            signature: oom.signature.as_ref(),
         }
     }
 }
 
-impl From<&DeviceOoms> for OomDevice {
-    fn from(device: &DeviceOoms) -> Self {
+impl<'a> From<&'a DeviceOoms> for OomDevice<'a> {
+    fn from(device: &'a DeviceOoms) -> Self {
         let at_end = |oom: &Oom| notes::is_end(&oom.moment, device.entries, &device.completeness);
         Self {
             device: device.device,
@@ -235,12 +179,12 @@ impl From<&DeviceOoms> for OomDevice {
             peak: device.peak.as_ref().map(PeakDevice::from),
             plans: device.plans.as_ref().map(FitSearch::from),
             advice: device.cures.iter().map(AdviceRow::from).collect(),
-            ledger: device.ledger.as_ref().map(LedgerSample::from),
+            ledger: device.ledger.as_ref(),
         }
     }
 }
 
 /// The whole answer of `memviz oom`.
-pub fn oom<'a>(source: Source<'a>, report: &OomReport) -> Head<'a, OomDevice> {
+pub fn oom<'a>(source: Source<'a>, report: &'a OomReport) -> Head<'a, OomDevice<'a>> {
     Head::of::<OomReport>(source, report.comparison.as_ref(), report.devices.iter().map(OomDevice::from).collect())
 }

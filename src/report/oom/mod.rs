@@ -14,7 +14,7 @@ use std::io::{self, Write};
 impl Answer for OomReport {
     const COMMAND: &'static str = "oom";
     type About<'a> = Source<'a>;
-    type Json = Head<'static, json::OomDevice>;
+    type Json = Head<'static, json::OomDevice<'static>>;
 
     fn document(&self, source: Source<'_>) -> Document {
         document::document(source, self)

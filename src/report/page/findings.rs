@@ -40,7 +40,7 @@ pub fn findings(page: &Page<'_>) -> Vec<Finding> {
 /// What uses the memory of a device when most of it is in use. The bytes add up to the bytes in use.
 pub fn whole_device(device: &DeviceLedger) -> Finding {
     let rows = device.highest().map(|ledger| ledger.rows.as_slice()).unwrap_or_default();
-    let lines = rows.iter().map(|row| format!("{} {}", signed(row.bytes), ledger_words::holder(&row.holder)));
+    let lines = rows.iter().map(|row| format!("{} {}", signed(row.bytes), row.holder.label()));
     Finding {
         title: ledger_words::headline(device),
         lines: lines.chain(ledger_words::doubts(device)).collect(),

@@ -4,9 +4,10 @@ use super::each::json::{EachRange, RangeRow};
 use crate::analysis::check::Measured;
 use crate::analysis::check::measure::maximum;
 use crate::analysis::peak::{DevicePeak, PeakReport};
+use crate::facts::grouping::attribution::Attribution;
 use crate::replay::{Bound, History, Metric, OperatorUsage, Track};
 use crate::report::Source;
-use crate::report::common::json::{AttributionRows, CounterBytes, Head, PeakInstant};
+use crate::report::common::json::{CounterBytes, Head, PeakInstant};
 use crate::report::common::notes;
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -14,7 +15,7 @@ use serde::Serialize;
 /// `memviz peak`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PeakDevice {
+pub struct PeakDevice<'a> {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
     /// Allocated before the first kept entry.
@@ -39,7 +40,7 @@ pub struct PeakDevice {
     /// Counters at the end.
     pub end: CounterBytes,
     /// The groups that hold the memory.
-    pub attribution: AttributionRows,
+    pub attribution: &'a Attribution,
     /// The kind of the ranges below. Left out unless `--each` requests ranges.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub each: Option<EachRange>,
@@ -56,10 +57,10 @@ pub struct PeakDevice {
 /// One device, and how certain its maxima are.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct MeasuredDevice {
+pub struct MeasuredDevice<'a> {
     /// The output of `memviz peak`.
     #[serde(flatten)]
-    pub peak: PeakDevice,
+    pub peak: PeakDevice<'a>,
     /// Its maxima.
     pub certainty: Certainty,
 }
@@ -75,9 +76,9 @@ pub struct Certainty {
     pub reserved_bytes: &'static str,
 }
 
-impl MeasuredDevice {
+impl<'a> MeasuredDevice<'a> {
     /// A device, and its maxima of allocated and reserved bytes, as far as known.
-    pub fn new(peak: &DevicePeak, allocated: &Measured, reserved: &Measured) -> Self {
+    pub fn new(peak: &'a DevicePeak, allocated: &Measured, reserved: &Measured) -> Self {
         let word = |measured: &Measured| match (measured.at_least, measured.at_most) {
             _ if measured.value().is_some() => "exact",
             (Some(_), _) => "lower",
@@ -137,8 +138,8 @@ pub struct Window {
     pub to_entry: Option<u32>,
 }
 
-impl From<&DevicePeak> for PeakDevice {
-    fn from(device: &DevicePeak) -> Self {
+impl<'a> From<&'a DevicePeak> for PeakDevice<'a> {
+    fn from(device: &'a DevicePeak) -> Self {
         Self {
             device: device.device,
             baseline_bytes: device.baseline.allocated,
@@ -158,7 +159,7 @@ impl From<&DevicePeak> for PeakDevice {
             },
             maxima: (&device.maxima).into(),
             end: (&device.end).into(),
-            attribution: (&device.attribution).into(),
+            attribution: &device.attribution,
             each: device.ranges.as_ref().map(EachRange::from),
             ranges: device.ranges.as_ref().map(|ranges| ranges.ranges.iter().map(RangeRow::from).collect()),
             operators: device.operators.iter().map(OperatorRow::from).collect(),
@@ -167,7 +168,7 @@ impl From<&DevicePeak> for PeakDevice {
 }
 
 /// The whole answer of `memviz peak`.
-pub fn peak<'a>(source: Source<'a>, report: &PeakReport) -> Head<'a, MeasuredDevice> {
+pub fn peak<'a>(source: Source<'a>, report: &'a PeakReport) -> Head<'a, MeasuredDevice<'a>> {
     let recording = source.recording;
     let devices = report.devices.iter().map(|device| {
         let history = recording.histories.iter().find(|history| history.device == device.device);

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 impl Answer for PeakReport {
     const COMMAND: &'static str = "peak";
     type About<'a> = Source<'a>;
-    type Json = Head<'static, json::MeasuredDevice>;
+    type Json = Head<'static, json::MeasuredDevice<'static>>;
 
     fn document(&self, source: Source<'_>) -> Document {
         document::document(source, self)

@@ -1,10 +1,11 @@
 //! The JSON of `memviz triage`.
 
 use crate::analysis::triage::{DeviceTriage, Failure, Finding, TriageReport};
+use crate::facts::grouping::attribution::Attribution;
 use crate::play::SettingsAdvice;
 use crate::report::Source;
 use crate::report::common::cures::AdviceRow;
-use crate::report::common::json::{AttributionRows, CounterBytes, Head};
+use crate::report::common::json::{CounterBytes, Head};
 use crate::report::common::notes;
 use crate::report::triage::words;
 use serde::Serialize;
@@ -12,7 +13,7 @@ use serde::Serialize;
 /// `memviz triage`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct TriageDevice {
+pub struct TriageDevice<'a> {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
     /// The verdict, in a sentence.
@@ -32,33 +33,17 @@ pub struct TriageDevice {
     /// Bytes of the device, from its samples or the device properties of a trace; null if unknown.
     pub device_bytes: Option<u64>,
     /// The first failed request; null if none failed.
-    pub failure: Option<FailedRequest>,
+    pub failure: Option<Failure>,
     /// The memory, by category.
-    pub categories: AttributionRows,
+    pub categories: &'a Attribution,
     /// The sites that hold the most; the rest are one row.
-    pub sites: AttributionRows,
+    pub sites: &'a Attribution,
     /// What deserves a closer look.
     pub findings: Vec<FindingRow>,
     /// Changes to the program, the largest saving first.
     pub advice: Vec<AdviceRow>,
     /// Why there is nothing to change, in words; null if there is something, or if unknown.
     pub nothing: Option<String>,
-}
-
-/// A failed request.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct FailedRequest {
-    /// Bytes of the requested block.
-    pub requested_bytes: u64,
-    /// Free bytes of the device.
-    pub device_free_bytes: u64,
-    /// The maximum memory that the process could use then.
-    pub capacity_bytes: u64,
-    /// The cause of the failure, as in `memviz oom`.
-    pub cause: &'static str,
-    /// Number of failed requests of the device.
-    pub failed_requests: usize,
 }
 
 /// Something that deserves a closer look.
@@ -96,13 +81,13 @@ pub enum FindingKind {
     Settings,
 }
 
-pub(crate) fn triage<'a>(source: Source<'a>, report: &TriageReport) -> Head<'a, TriageDevice> {
+pub(crate) fn triage<'a>(source: Source<'a>, report: &'a TriageReport) -> Head<'a, TriageDevice<'a>> {
     let devices = report.devices.iter().map(TriageDevice::from).collect();
     Head::of::<TriageReport>(source, report.comparison.as_ref(), devices)
 }
 
-impl From<&DeviceTriage> for TriageDevice {
-    fn from(device: &DeviceTriage) -> Self {
+impl<'a> From<&'a DeviceTriage> for TriageDevice<'a> {
+    fn from(device: &'a DeviceTriage) -> Self {
         let peak = &device.peak;
         let settings = device.settings.as_ref().and_then(FindingRow::of_settings);
         Self {
@@ -115,24 +100,12 @@ impl From<&DeviceTriage> for TriageDevice {
             step: device.during.step,
             at: (&peak.at).into(),
             device_bytes: device.device_bytes,
-            failure: device.failure.as_ref().map(FailedRequest::from),
-            categories: (&device.categories).into(),
-            sites: (&peak.attribution).into(),
+            failure: device.failure,
+            categories: &device.categories,
+            sites: &peak.attribution,
             findings: device.findings.iter().map(|found| FindingRow::of(device, found)).chain(settings).collect(),
             advice: device.advice.iter().map(AdviceRow::from).collect(),
             nothing: device.nothing.as_ref().map(words::nothing),
-        }
-    }
-}
-
-impl From<&Failure> for FailedRequest {
-    fn from(failure: &Failure) -> Self {
-        Self {
-            requested_bytes: failure.requested,
-            device_free_bytes: failure.device_free,
-            capacity_bytes: failure.capacity,
-            cause: failure.cause.name(),
-            failed_requests: failure.count,
         }
     }
 }
@@ -142,7 +115,9 @@ impl FindingRow {
         let words::Line { text, command, .. } = words::found_on(device, finding);
         let (kind, bytes, label) = match finding {
             Finding::Fragmentation { pinned_free, .. } => (FindingKind::Fragmentation, *pinned_free as i64, None),
-            Finding::Stranded(stranded) => (FindingKind::Stranded, stranded.free as i64, stranded.first_used.clone()),
+            Finding::Stranded(stranded) => {
+                (FindingKind::Stranded, stranded.free_bytes as i64, stranded.first_used.clone())
+            }
             Finding::Free { free, .. } => (FindingKind::Fragmentation, *free as i64, None),
             Finding::Growth { is_leak, label, bytes_per_step, .. } => {
                 let kind = if *is_leak { FindingKind::Leak } else { FindingKind::Growth };

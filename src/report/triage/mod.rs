@@ -14,7 +14,7 @@ use std::io::{self, Write};
 impl Answer for TriageReport {
     const COMMAND: &'static str = "triage";
     type About<'a> = Source<'a>;
-    type Json = Head<'static, json::TriageDevice>;
+    type Json = Head<'static, json::TriageDevice<'static>>;
 
     fn document(&self, source: Source<'_>) -> Document {
         document::document(source, self)

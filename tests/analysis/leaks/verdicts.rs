@@ -76,7 +76,7 @@ fn a_block_kept_in_every_step_is_a_leak() {
     assert_eq!(device.leaking.bytes, 3 * MIB + 100);
     assert_eq!(device.steps.unwrap().source, StepSource::Annotations("step_N".to_owned()));
     // Memory from before, and from the first step, is not part of it.
-    let others: Vec<_> = device.rows[1..].iter().map(|row| (row.verdict, row.live_bytes, row.filled_in)).collect();
+    let others: Vec<_> = device.rows[1..].iter().map(|row| (row.verdict, row.live_bytes, row.filled_in_step)).collect();
     assert_eq!(others, [(Verdict::Cache, 16 * MIB, Some(1)), (Verdict::Cache, 8 * MIB, Some(1))]);
 }
 

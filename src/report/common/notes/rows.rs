@@ -40,7 +40,7 @@ pub fn other_lines(library_below: &[String]) -> Option<String> {
 
 /// Free memory that only one stream or pool can use.
 pub fn stranded(stranded: &Stranded) -> String {
-    let Stranded { stream, pool: (first, second), free, reserved, first_used } = stranded;
+    let Stranded { stream, pool_id: (first, second), free_bytes: free, reserved, first_used } = stranded;
     let used = first_used.as_ref().map(|site| format!(", first used at {}", safe(site))).unwrap_or_default();
     let (place, other) = match (first, second) {
         (0, 0) => (format!("on stream {stream}"), "stream"),
@@ -57,7 +57,7 @@ pub fn private_pools(attribution: &Attribution) -> Vec<String> {
 
 /// A line with the use of a private pool, the evidence and the line that first used it.
 pub fn private_pool(pool: &PrivatePool) -> String {
-    let PrivatePool { id: (first, second), kind, evidence, first_used } = pool;
+    let PrivatePool { pool_id: (first, second), kind, evidence, first_used } = pool;
     let evidence = match evidence {
         PoolEvidence::Id => "its ID",
         PoolEvidence::Stack => "the stacks of its requests",
