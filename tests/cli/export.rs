@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 /// When these are 1, a program that reads the files has to be there.
 const REQUIRE_PPROF: &str = "MEMVIZ_REQUIRE_PPROF";
-const REQUIRE_PERFETTO: &str = "MEMVIZ_REQUIRE_PERFETTO";
+pub const REQUIRE_PERFETTO: &str = "MEMVIZ_REQUIRE_PERFETTO";
 const REQUIRE_DUCKDB: &str = "MEMVIZ_REQUIRE_DUCKDB";
 const REQUIRE_FIREFOX_PROFILER: &str = "MEMVIZ_REQUIRE_FIREFOX_PROFILER";
 
@@ -20,7 +20,7 @@ fn export(folder: &TempDir, name: &str, args: &[&str]) -> String {
 }
 
 /// Whether a program answers; that it is missing is announced.
-fn is_there(program: &str, args: &[&str], require: &str) -> bool {
+pub fn is_there(program: &str, args: &[&str], require: &str) -> bool {
     let run =
         Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if run.is_ok_and(|status| status.success()) {

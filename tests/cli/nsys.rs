@@ -117,6 +117,14 @@ fn missing_or_wrong_inputs_are_one_line() {
     let report = folder.path().join("report.nsys-rep").display().to_string();
     fs::write(&report, "NVIDIA Tegra Profiler Report 2024").unwrap();
     memviz(&["nsys", &report]).expect_error("nsys export --type sqlite FILE converts it");
+    let stream = folder.path().join("report.qdstrm").display().to_string();
+    fs::write(&stream, [0; 64]).unwrap();
+    memviz(&["nsys", &stream]).expect_error("QdstrmImporter");
+    for format in ["text", "json"] {
+        // The tables without rows; `tests/input` covers databases without the tables.
+        memviz(&["nsys", "fixtures/nsys/unrecorded.sqlite", "--format", format])
+            .expect_error("--cuda-memory-usage=true");
+    }
     memviz(&["peak", TRAINING]).expect_error("memviz nsys reads it");
     memviz(&["nsys", TRAINING, "--device", "7"]).expect_error("found 7");
     memviz(&["nsys", TRAINING, "--snapshot", "nothing.pickle"]).expect_error("nothing.pickle");

@@ -6,6 +6,7 @@ use crate::facts::code::sites::Place;
 use crate::report::common::notes::safe;
 use foldhash::fast::RandomState;
 use indexmap::IndexSet;
+use std::collections::BTreeMap;
 
 /// Fields of names, frames and stacks that later packets refer to, and of a profile.
 mod field {
@@ -105,7 +106,8 @@ impl<'a> Code<'a> {
     }
 }
 
-/// Writes the heap of a device into a profile: the stacks that have bytes.
+/// Writes the heap of a device into a profile: the stacks that have bytes, each once. Perfetto takes several samples of a stack
+/// for readings of one counter, and shows the last instead of their sum.
 pub(super) fn heap(
     profile: &mut Message,
     (name, pid, time): (&str, u64, u64),
@@ -113,16 +115,17 @@ pub(super) fn heap(
     stacks: &[u64],
     sums: impl Fn(&Sample) -> Sums,
 ) {
-    let mut of_stack = vec![Sums::default(); device.stacks.len()];
+    let mut of_stack: BTreeMap<u64, Sums> = BTreeMap::new();
     for sample in &device.samples {
-        let Some(sum) = of_stack.get_mut(sample.stack) else { continue };
+        let Some(&stack) = stacks.get(sample.stack) else { continue };
+        let sum = of_stack.entry(stack).or_default();
         let Sums { blocks, bytes } = sums(sample);
         sum.blocks += blocks;
         sum.bytes = sum.bytes.wrapping_add(bytes);
     }
     profile.message(field::DUMPS, |dump| {
         dump.number(field::DUMP_PID, pid).number(field::DUMP_TIME, time).text(field::DUMP_HEAP, name);
-        for (sum, &stack) in of_stack.iter().zip(stacks).filter(|(sum, _)| sum.bytes > 0) {
+        for (stack, sum) in of_stack.into_iter().filter(|(_, sum)| sum.bytes > 0) {
             dump.message(field::DUMP_SAMPLES, |sample| {
                 sample.number(field::SAMPLE_STACK, stack).number(field::SAMPLE_BYTES, sum.bytes);
                 sample.number(field::SAMPLE_TIME, time).number(field::SAMPLE_COUNT, sum.blocks);

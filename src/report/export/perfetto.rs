@@ -57,8 +57,9 @@ const COUNTER: u64 = 4;
 const SEQUENCE: u64 = 1;
 const NOTHING_BEFORE: u64 = 1;
 const NAMES_BEFORE: u64 = 2;
-/// Clocks: the time of day, and the clock of packets.
+/// Clocks: the time of day, the clock of heap profiles, and the clock of packets.
 const REALTIME: u64 = 1;
+const MONOTONIC_COARSE: u64 = 4;
 const BOOTTIME: u64 = 6;
 /// The unit of a counter.
 const BYTES: u64 = 3;
@@ -207,21 +208,21 @@ struct Trace<'o> {
 }
 
 impl Trace<'_> {
-    /// Writes the packets that must come first. Times since the epoch are also the time of day.
+    /// Writes the packets that must come first. Times since the epoch are also the time of day. Perfetto drops heap profiles
+    /// if it does not know how their clock relates to that of packets.
     fn begin(&mut self, has_times: bool) -> io::Result<()> {
         let now = nanoseconds(self.start_us);
         self.packet.message(field::PACKET, |packet| {
             packet.number(field::SEQUENCE, SEQUENCE).number(field::SEQUENCE_FLAGS, NOTHING_BEFORE);
             packet.number(field::TIMESTAMP, now);
-            if has_times {
-                packet.message(field::CLOCKS, |clocks| {
-                    for clock in [BOOTTIME, REALTIME] {
-                        clocks.message(1, |reading| {
-                            reading.number(1, clock).number_or_zero(2, now);
-                        });
-                    }
-                });
-            }
+            let time_of_day = has_times.then_some(REALTIME);
+            packet.message(field::CLOCKS, |clocks| {
+                for clock in [BOOTTIME, MONOTONIC_COARSE].into_iter().chain(time_of_day) {
+                    clocks.message(1, |reading| {
+                        reading.number(1, clock).number_or_zero(2, now);
+                    });
+                }
+            });
         });
         self.packet.write(self.out)
     }

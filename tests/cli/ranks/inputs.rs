@@ -123,6 +123,25 @@ fn contradictions_are_fatal_only_when_asked() {
     memviz(&["ranks", &fixture("tiny"), "--strict"]).expect(0);
 }
 
+/// verl writes a folder for each rank that runs out of memory.
+#[test]
+#[cfg(unix)]
+fn subfolders_are_searched_within_bounds() {
+    let folder = TempDir::new().unwrap();
+    for rank in 0..3 {
+        let name = format!("run/oom_20260101-00000{rank}-1/torch_memory_oom_rank{rank}_pid7{rank}.pickle.gz");
+        put(&folder, &name, fs::read(rank8(rank)).unwrap());
+    }
+    put(&folder, "run/.cache/rank5.pickle", "hidden");
+    put(&folder, &format!("run/{}rank6.pickle", "deep/".repeat(9)), "too deep");
+    put(&folder, "beside/rank7.pickle", "behind a link");
+    let root = folder.path().to_str().unwrap();
+    std::os::unix::fs::symlink(format!("{root}/run"), format!("{root}/run/again")).unwrap();
+    std::os::unix::fs::symlink(format!("{root}/beside"), format!("{root}/run/beside")).unwrap();
+    let run = memviz(&["ranks", &format!("{root}/run"), "--format", "json"]);
+    assert_eq!(ranks(&lines(run.expect(0))), [(0, 0), (1, 1), (2, 2)]);
+}
+
 #[test]
 fn directories_and_globs_represent_their_files() {
     let folder = TempDir::new().unwrap();
@@ -142,7 +161,7 @@ fn directories_and_globs_represent_their_files() {
         let ranks: Vec<u64> = ranks(&lines).into_iter().map(|(rank, _)| rank).collect();
         (ranks, across(&lines)["skipped"].as_u64().unwrap())
     };
-    assert_eq!(of(&format!("{root}/run")), (vec![0, 2, 3, 10], 2));
+    assert_eq!(of(&format!("{root}/run")), (vec![1, 0, 2, 3, 10], 2), "also what is in subfolders");
     assert_eq!(of(&format!("{root}/run/rank*.gz")), (vec![0, 2, 10], 0));
     assert_eq!(of(&format!("{root}/**/rank[0-2].pickle*")), (vec![1, 0, 2], 0));
     assert_eq!(of(&format!("{root}/run/rank3[old].pickle")), (vec![3], 0), "a file that is called like a glob");
@@ -159,7 +178,11 @@ fn directories_and_globs_represent_their_files() {
     }
     let empty = TempDir::new().unwrap();
     let run = memviz(&["ranks", empty.path().to_str().unwrap()]);
-    assert!(run.expect(2).stderr.contains("expected recordings or summaries in the folder"), "{}", run.stderr);
+    for part in
+        ["expected recordings or summaries in the folder or its subfolders", ".pickle, .pkl, .json", ".gz, .zst"]
+    {
+        assert!(run.expect(2).stderr.contains(part), "{}", run.stderr);
+    }
     let twice = memviz(&["ranks", &rank8(1), &format!("./{}", rank8(1)), RANKS8, "--format", "json"]);
     assert_eq!(ranks(&lines(twice.expect(0))).len(), 8, "each file counts once");
 }

@@ -1,8 +1,8 @@
 //! From files, directories and globs to a list of files.
 //!
-//! A directory represents the recordings and summaries directly in it, recognized by extension. A glob represents whatever it
-//! matches. A file that was found that way may turn out to be something else (a JSON file next to the recordings); a file
-//! that was named must be what was requested.
+//! A directory represents the recordings and summaries in it and in its subfolders, recognized by extension: some programs write
+//! a folder for each rank. A glob represents whatever it matches. A file that was found that way may turn out to be something
+//! else (a JSON file next to the recordings); a file that was named must be what was requested.
 
 use super::paths::{is_pattern, matching, no_file};
 use crate::sorting::SortRows;
@@ -27,6 +27,11 @@ const EXTENSIONS: [&str; 6] = ["pickle", "pkl", "json", "jsonl", "ndjson", "parq
 const PICKLES: usize = 2;
 /// Extensions of compressed files.
 const COMPRESSED: [&str; 4] = ["gz", "zst", "zstd", "zip"];
+/// How many levels of subfolders are searched, how many folders, and how many files may be found: a folder may be the root of
+/// a file system.
+const DEEPEST: usize = 8;
+const MOST_FOLDERS: usize = 10_000;
+const MOST_FILES: usize = 100_000;
 
 /// The files that `inputs` represent: the files of one input in the order of their names, with numbers in names compared by
 /// value, and each path once.
@@ -51,7 +56,10 @@ fn expand(input: &Path) -> Vec<Found> {
         Err(problem) => vec![Found { path: input.to_owned(), is_named: true, problem: Some(problem) }],
     };
     if input.is_dir() {
-        return found(directory(input));
+        let mut unreadable = Vec::new();
+        let mut files = found(below(input, &mut unreadable));
+        files.extend(unreadable);
+        return files;
     }
     match input.to_str() {
         // A file name may look like a glob.
@@ -60,21 +68,66 @@ fn expand(input: &Path) -> Vec<Found> {
     }
 }
 
-fn directory(path: &Path) -> Result<Vec<PathBuf>, String> {
-    let entries = std::fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let mut files: Vec<PathBuf> =
-        entries.map_err(|error| error.to_string())?.into_iter().map(|entry| entry.path()).collect();
-    files.retain(|file| is_candidate(file) && !file.is_dir());
-    if files.is_empty() {
-        return Err("expected recordings or summaries in the folder (.pickle, .json, ...), found none".to_owned());
+/// The files of a folder and of its subfolders that may be recordings or summaries. Links to folders are not followed, since
+/// one may lead back, and neither are hidden folders. Subfolders that cannot be read are added to `unreadable`.
+fn below(folder: &Path, unreadable: &mut Vec<Found>) -> Result<Vec<PathBuf>, String> {
+    let mut files = Vec::new();
+    let mut waiting = vec![(folder.to_owned(), 0)];
+    let mut searched = 0;
+    while let Some((path, depth)) = waiting.pop() {
+        let entries = match entries(&path) {
+            Ok(entries) => entries,
+            Err(problem) if depth == 0 => return Err(problem),
+            Err(problem) => {
+                unreadable.push(Found { path, is_named: false, problem: Some(problem) });
+                continue;
+            }
+        };
+        searched += 1;
+        for entry in entries {
+            let is_folder = entry.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
+            if is_folder && depth < DEEPEST && !is_hidden(&entry) {
+                waiting.push((entry, depth + 1));
+            } else if is_candidate(&entry) && !entry.is_dir() {
+                files.push(entry);
+            }
+        }
+        let has_too_many = if searched + waiting.len() > MOST_FOLDERS {
+            Some((MOST_FOLDERS, "folders"))
+        } else {
+            (files.len() > MOST_FILES).then_some((MOST_FILES, "files"))
+        };
+        if let Some((most, what)) = has_too_many {
+            return Err(format!(
+                "expected at most {most} {what} in the folder and its subfolders, found more; name a subfolder or use a glob"
+            ));
+        }
+    }
+    if files.is_empty() && unreadable.is_empty() {
+        let [extensions, compressed] =
+            [EXTENSIONS.as_slice(), &COMPRESSED].map(|list| format!(".{}", list.join(", .")));
+        return Err(format!(
+            "expected recordings or summaries in the folder or its subfolders, found none; their names end in one of {extensions}, \
+             optionally followed by one of {compressed}"
+        ));
     }
     Ok(files)
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = std::fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    Ok(entries.map_err(|error| error.to_string())?.into_iter().map(|entry| entry.path()).collect())
+}
+
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
 /// The only recording in a folder, if there is exactly one: the only file that may be one, or else the only pickle among
 /// other files such as a run's `config.json`.
 pub fn only_recording(folder: &Path) -> Option<PathBuf> {
-    let mut files = directory(folder).ok()?;
+    let mut files = entries(folder).ok()?;
+    files.retain(|file| is_candidate(file) && !file.is_dir());
     if files.len() > 1 {
         files.retain(|file| has_extension(file, &EXTENSIONS[..PICKLES]));
     }

@@ -23,11 +23,19 @@ const FREE: i64 = 1;
 /// Types of NVTX events that are ranges: those of a thread, and those of a process.
 const RANGES: [i64; 2] = [59, 60];
 
+/// What to do with the stream that nsys leaves behind if it cannot make a report of it.
+const STREAM: &str = "a raw stream of Nsight Systems (.qdstrm); QdstrmImporter, which is in Nsight Systems' folder for the host, \
+                      converts it to a report (.nsys-rep), nsys export --type sqlite converts that, and memviz nsys reads the result";
+
 /// Reads an export of Nsight Systems.
 ///
 /// # Errors
 /// If the file cannot be read, is not a database, is damaged, or has no memory events.
 pub fn read(path: &Path) -> Result<NsysProfile> {
+    // The stream has no known first bytes.
+    if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("qdstrm")) {
+        return Err(Error::Foreign(STREAM.to_owned()));
+    }
     let mut file = super::open(path)?;
     let mut begin = Vec::new();
     file.by_ref().take(super::sqlite::MAGIC.len() as u64).read_to_end(&mut begin)?;
@@ -68,15 +76,16 @@ fn not_a_database(path: &Path) -> Error {
 fn read_database<R: Read + Seek>(database: &mut Database<R>) -> Result<NsysProfile> {
     if !database.has(EVENTS) {
         let found = if database.has("StringIds") { "a profile without them" } else { "another database" };
-        return Err(Error::NotASnapshot(format!(
-            "expected memory events of Nsight Systems ({EVENTS}), which nsys profile --cuda-memory-usage=true records; \
-             found {found}"
-        )));
+        return Err(no_events(found));
     }
     let mut profile = NsysProfile { schema_version: schema_version(database)?, ..NsysProfile::default() };
     let mut texts = Texts::default();
     let names = ranges(database, &mut profile, &mut texts)?;
     let calls = events(database, &mut profile)?;
+    // Some exports contain the tables without rows.
+    if profile.events.is_empty() && profile.other_events == 0 {
+        return Err(no_events("a profile without them"));
+    }
     let callers = Callers::of(database, &profile.events, &calls, &mut texts)?;
     texts.read(database)?;
     for (range, name) in profile.ranges.iter_mut().zip(names) {
@@ -90,6 +99,13 @@ fn read_database<R: Read + Seek>(database: &mut Database<R>) -> Result<NsysProfi
     profile.events.sort_by_key(|event| event.start_ns);
     machine(database, &mut profile)?;
     Ok(profile)
+}
+
+/// The error for a database that has none of the events.
+fn no_events(found: &str) -> Error {
+    Error::NotASnapshot(format!(
+        "expected memory events of Nsight Systems ({EVENTS}), which nsys profile --cuda-memory-usage=true records; found {found}"
+    ))
 }
 
 /// Reads the events, in the order of the file, with the number of each event's call.

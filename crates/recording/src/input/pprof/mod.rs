@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::model::bytes::Bytes;
 use crate::model::live::{LiveProfile, LiveSample};
 use crate::model::{CPU_DEVICE, DeviceId, Format, Frame, FrameId, MAX_DEVICE, SourceNotes, StackId, StrId};
+use crate::sorting::SortRows;
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 use std::collections::hash_map::Entry;
@@ -57,7 +58,7 @@ pub fn read(reader: impl Read) -> Result<LiveProfile> {
     let (count_index, space_index) = tables.value_indexes()?;
     let mut profile = LiveProfile::default();
     let mut frames = Frames { known: HashMap::default(), left: bytes.len() * FRAMES_PER_BYTE };
-    let mut devices = Devices::default();
+    let devices = Devices::of(&tables, [count_index, space_index])?;
     let mut buffers = 0u64;
     // Number of samples, and their bytes.
     let mut without_device = (0u64, 0u64);
@@ -85,7 +86,7 @@ pub fn read(reader: impl Read) -> Result<LiveProfile> {
             let what = format!("more than {MAX_BUFFERS} buffers");
             return Err(Error::Limit { at: message.at(), message: what });
         }
-        let device = devices.number(device).ok_or_else(|| Error::Limit {
+        let device = devices.numbers.get(device).copied().ok_or_else(|| Error::Limit {
             at: message.at(),
             message: "more devices than PyTorch can number".to_owned(),
         })?;
@@ -256,7 +257,8 @@ fn frames_of(tables: &Tables<'_>, profile: &mut LiveProfile, location: u64) -> R
     }
 }
 
-/// Device numbers by device names, as JAX writes them: `gpu:0`, `TPU_3(process=0,(1,1,0,0))`, `TFRT_CPU_0`.
+/// Device numbers by device names, as JAX writes them: `gpu:0`, `TPU_3(process=0,(1,1,0,0))`, `TFRT_CPU_0`. They do not depend
+/// on the order of samples, which changes between runs of one program.
 #[derive(Default)]
 struct Devices {
     numbers: IndexMap<Vec<u8>, DeviceId, RandomState>,
@@ -264,19 +266,44 @@ struct Devices {
 }
 
 impl Devices {
-    /// The number in a name, or the next free number if that is already used or there is none. `None` if there are too many
-    /// devices.
-    fn number(&mut self, name: &[u8]) -> Option<DeviceId> {
-        if let Some(&known) = self.numbers.get(name) {
-            return Some(known);
+    fn of(tables: &Tables<'_>, values: [usize; 2]) -> Result<Self> {
+        let mut names = HashSet::with_hasher(RandomState::default());
+        for &message in &tables.samples {
+            let sample = tables.sample(message)?;
+            if values.iter().any(|&index| sample.values.get(index).is_some_and(|&value| value != 0)) {
+                names.extend(sample.device);
+            }
         }
-        let text = String::from_utf8_lossy(name).to_ascii_lowercase();
-        let named = if text.contains("cpu") { Some(CPU_DEVICE) } else { first_number(&text) };
-        let is_free = |number: &DeviceId| *number <= MAX_DEVICE && !self.taken.contains(number);
-        let number = named.filter(is_free).or_else(|| (0..=MAX_DEVICE).find(is_free))?;
+        Ok(Self::named(names.into_iter().collect()))
+    }
+
+    /// Devices of these names, as far as there are numbers: those in the names, and then the next free ones. The first CPU is
+    /// the CPU's memory.
+    fn named(mut names: Vec<&[u8]>) -> Self {
+        // Other devices keep their numbers, even if there is a CPU with the same one.
+        names.sort_rows_by_key(|name| (is_cpu(name), first_number(name).unwrap_or(DeviceId::MAX), name.to_vec()));
+        let mut devices = Self::default();
+        let mut unnumbered = Vec::new();
+        for name in names {
+            let number = match first_number(name) {
+                None | Some(0) if is_cpu(name) => Some(CPU_DEVICE),
+                number => number,
+            };
+            match number.filter(|number| *number <= MAX_DEVICE && !devices.taken.contains(number)) {
+                Some(number) => devices.add(name, number),
+                None => unnumbered.push(name),
+            }
+        }
+        for name in unnumbered {
+            let Some(number) = (0..=MAX_DEVICE).find(|number| !devices.taken.contains(number)) else { break };
+            devices.add(name, number);
+        }
+        devices
+    }
+
+    fn add(&mut self, name: &[u8], number: DeviceId) {
         self.taken.insert(number);
         self.numbers.insert(name.to_vec(), number);
-        Some(number)
     }
 
     fn into_names(self) -> Vec<(DeviceId, String)> {
@@ -284,7 +311,12 @@ impl Devices {
     }
 }
 
-fn first_number(text: &str) -> Option<DeviceId> {
+fn is_cpu(name: &[u8]) -> bool {
+    name.to_ascii_lowercase().windows(3).any(|part| part == b"cpu")
+}
+
+fn first_number(name: &[u8]) -> Option<DeviceId> {
+    let text = String::from_utf8_lossy(name);
     let start = text.find(|next: char| next.is_ascii_digit())?;
     let digits = text[start..].find(|next: char| !next.is_ascii_digit()).unwrap_or(text.len() - start);
     text[start..start + digits].parse().ok()
@@ -295,19 +327,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_keep_the_number_in_their_name() {
-        let mut devices = Devices::default();
-        for (name, number) in [
-            ("gpu:1", 1),
+    fn devices_are_known_by_their_names() {
+        let expected = [
+            ("TFRT_CPU_0", CPU_DEVICE),
+            ("TFRT_CPU_1", 5),
+            ("TFRT_CPU_7", 7),
+            ("TPU_3(process=0,(1,1,0,0))", 3),
             ("gpu:0", 0),
             ("gpu:1", 1),
-            ("TPU_3(process=0,(1,1,0,0))", 3),
-            ("tpu:3", 2),
-            ("TFRT_CPU_0", CPU_DEVICE),
             ("metal", 4),
-        ] {
-            assert_eq!(devices.number(name.as_bytes()), Some(number), "{name}");
+            ("tpu:3", 2),
+        ];
+        let mut names: Vec<&[u8]> = expected.iter().map(|(name, _)| name.as_bytes()).collect();
+        for _ in 0..names.len() {
+            names.rotate_left(3);
+            let mut found = Devices::named(names.clone()).into_names();
+            found.sort_by(|(_, a), (_, b)| a.cmp(b));
+            assert_eq!(found, expected.map(|(name, number)| (number, name.to_owned())));
         }
-        assert_eq!(devices.into_names().len(), 6);
     }
 }
