@@ -1,7 +1,5 @@
-//! Finds activation functions that could work in place: `x = F.relu(x)`.
-//!
-//! If the line that calls the function releases the input as soon as the result exists, nothing needs the input:
-//! backward or a variable would keep it alive. The result can then take its place.
+//! **An activation function** could work in place: `x = F.relu(x)`. If the line that calls it releases the input as soon as the
+//! result exists, neither backward nor a variable needs the input. The fix is `inplace=True`.
 
 use super::rules::Evidence;
 use super::stacks::Marked;

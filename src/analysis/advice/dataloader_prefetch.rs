@@ -1,8 +1,13 @@
-//! Finds batches that are on the device long before they are needed.
+//! Batches are on the device long before they are needed: a queue that is filled ahead, or a list of all batches.
 //!
-//! A queue of batches is recognized by the order of its allocations and frees: several are allocated before the first
-//! is used, then each step frees the oldest one. A list of all batches is recognized by blocks of one size that are
-//! allocated before the first pass and stay live, at least as many as there are passes.
+//! **Sign:** several batches are allocated before the first is used, then each step frees the oldest one; or at least four blocks
+//! of one size, as many as there are passes, are allocated before the first pass and stay live.
+//!
+//! **Fix:** move each batch to the device when it is needed. With pinned memory and `non_blocking=True`, one batch ahead hides
+//! the copy.
+//!
+//! **Figures** are simulated with batches that start with their steps. They are a lower bound, since a variable may hold a batch
+//! until the next one is moved.
 
 use super::rules::Evidence;
 use super::{Finding, Fix, RuleKind};

@@ -1,5 +1,5 @@
-//! Finds parts of a model that build a graph for nothing: the line that calls them detaches the result, so the graph is freed there,
-//! before any backward pass.
+//! A part of a model may do the same in training: the line that calls it detaches the result, so its graph is freed there, before
+//! any backward pass. Then only this part belongs under `torch.no_grad()`.
 
 use super::kept_over_steps::is_freed_by_backward;
 use super::model_calls::{ModelCall, born_in};

@@ -1,8 +1,5 @@
-//! Finds expressions that allocate a whole tensor several times: `x = (x.to(dtype) - mean) / std`.
-//!
-//! Each operator of such a line releases the result of the previous one, and the line then rebinds the variable that held the
-//! input. A loop that repeats one allocation on a line looks similar, but releases no tensor that another line allocated. The input
-//! may also stay: `y = x.float() / 255` makes a cast that only the next operator of the line uses.
+//! **An expression** allocates a whole tensor several times: `x = (x.to(dtype) - mean) / std`. Each operator of such a line
+//! releases the result of the previous one. The fix computes in place, or in the tensor's own dtype.
 
 use super::rules::Evidence;
 use super::whole_copies::{function, goes_behind, line};

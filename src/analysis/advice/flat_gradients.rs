@@ -1,7 +1,9 @@
-//! Finds copies of all gradients in one tensor, as for their norm: `torch.cat([p.grad.flatten() for p in parameters])`.
+//! **A copy of all gradients** in one tensor has exactly as many bytes as all gradients that are live, nothing of that size is
+//! computed from it, and it is freed before the next backward pass: it probably serves a norm. The fix computes the norm from
+//! those of the single gradients.
 //!
-//! Such a tensor has exactly as many bytes as all gradients that are live. Nothing of that size is computed from it, and it is freed
-//! before the next backward pass, so it probably serves a norm, which the norms of the single gradients give as well.
+//! **Figures** of all of these are simulated without the blocks that the fix leaves out, and shown only if they lower the peak of
+//! allocated memory.
 
 use super::rules::Evidence;
 use super::{Finding, Fix, RuleKind, whole_copies};

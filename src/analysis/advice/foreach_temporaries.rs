@@ -1,7 +1,12 @@
-//! Finds temporaries that the foreach implementation of an optimizer allocates for all parameters at once.
+//! By default, an optimizer computes the update of all parameters at once (`foreach=True`), with temporary tensors for all of
+//! them.
 //!
-//! The functions `_multi_tensor_NAME` of `torch.optim` allocate a list of blocks, one for each parameter; functions for
-//! a single tensor allocate one block at a time; fused kernels allocate none.
+//! **Sign:** functions `_multi_tensor_NAME` of `torch.optim` allocate a list of blocks, one for each parameter, that is live at
+//! the peak. Functions for a single tensor allocate one block at a time; fused kernels allocate none.
+//!
+//! **Fix:** `fused=True` where the optimizer has it, otherwise `foreach=False`.
+//!
+//! **Figures** are simulated without the temporaries, or with those of one parameter at a time.
 
 use super::rules::Evidence;
 use super::stacks::Marked;

@@ -1,4 +1,11 @@
-//! Finds gradients that stay live through an evaluation, which does not need them.
+//! Gradients of the last training step stay live through an evaluation, which does not need them.
+//!
+//! **Sign:** gradients that are live before the first call of an evaluation and after the last. A model that is called in most
+//! steps, such as a teacher, is part of the step and no evaluation.
+//!
+//! **Fix:** call `optimizer.zero_grad()` before the evaluation instead of after it.
+//!
+//! **Figures** are simulated with gradients that end before the evaluation; the next step allocates them again.
 
 use super::gradients_anew::Drops;
 use super::kept_over_steps::backward_line;

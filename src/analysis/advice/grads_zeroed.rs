@@ -1,5 +1,6 @@
-//! Gradients that `zero_grad(set_to_none=False)`, or a loop over `grad.zero_()`, fills with zeros instead of freeing them:
-//! they stay live through every forward pass. Gradients of weights that no optimizer updates stay live for another reason.
+//! `zero_grad(set_to_none=False)`, or a loop over `grad.zero_()`, fills gradients with zeros instead of freeing them, with the
+//! same effect: each backward pass computes all of them again and adds them to the existing ones, although an optimizer steps in
+//! between. Captured graphs need this, and programs with private pools are left out.
 
 use super::frozen;
 use super::gradients_anew::{Drops, is_zeroed};

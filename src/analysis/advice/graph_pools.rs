@@ -1,4 +1,11 @@
-//! Finds CUDA graphs that each have their own pool: no other graph can use memory that a graph frees during its capture.
+//! Several CUDA graphs each have a memory pool of their own: no other graph can use memory that a graph frees during its capture.
+//!
+//! **Sign:** at least two private pools of captured graphs that share no handle.
+//!
+//! **Fix:** capture all graphs into one pool, the one with the largest shape first. A replay may then overwrite the outputs of
+//! the graph that ran before.
+//!
+//! **Figures** are simulated with all captured blocks in the pool of the first graph.
 
 use super::rules::Evidence;
 use super::stacks::common_line;

@@ -1,7 +1,11 @@
-//! Finds the KV cache that an inference library preallocates.
+//! vLLM and SGLang fill a share of the device with their cache of keys and values when they start, also next to training. Its
+//! size depends on a setting, and not on the tensors of the program.
 //!
-//! vLLM and `SGLang` fill a share of the device with their cache when they start: its size depends on a setting, and
-//! not on the tensors of the program.
+//! **Sign:** blocks of the library's function for its cache hold at least a fifth of the peak.
+//!
+//! **Fix:** lower `gpu_memory_utilization` or `mem_fraction_static`.
+//!
+//! **Figures:** none, since a recording does not show how much of the cache is needed.
 
 use super::rules::Evidence;
 use super::stacks::Marked;

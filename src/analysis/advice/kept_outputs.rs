@@ -1,7 +1,13 @@
-//! Finds model outputs that a variable holds through backward and the next forward pass, until the line runs again.
+//! A variable holds the output of the model through backward and the next forward pass, until the line runs again. Only the loss
+//! needs it; autograd itself keeps what backward needs.
 //!
-//! Only the loss needs them; autograd itself keeps what backward needs. An output is recognized by its gradient, which
-//! has the same size and is among the first blocks that backward allocates.
+//! **Sign:** a block that plain code frees when the line has run again, whose gradient, of the same size, is among the first
+//! blocks that backward allocates.
+//!
+//! **Fix:** delete the output once the loss is computed.
+//!
+//! **Figures** are simulated with outputs that end before backward. They are a lower bound if the same object holds other
+//! outputs, which backward may need.
 
 use super::model_calls::{ModelCall, born_in};
 use super::rules::Evidence;

@@ -1,5 +1,13 @@
-//! Finds blocks that calls from one line keep over two more calls: the graph of a branch without a backward pass,
-//! graphs that `retain_graph` keeps, and results that accumulate on the device.
+//! Results of all batches are collected in a list on the device, such as predictions or losses of each token: memory grows with
+//! every batch.
+//!
+//! **Sign:** blocks of one line that each call of the model makes, all of which outlive at least two more calls. They are freed
+//! together, or never.
+//!
+//! **Fix:** move each result to the CPU when it is stored.
+//!
+//! **Figures** are simulated with results that end when the loop makes the next ones, for which a copy to the CPU is enough.
+//! Plain results without a graph only: otherwise, the rule is `retained_graph`.
 
 use super::function_graphs;
 use super::graphs::Graphs;
@@ -46,7 +54,8 @@ impl Kept<'_> {
     }
 }
 
-/// One finding for each line that calls a model, at most.
+/// One finding for each line that calls a model, at most: the graph of a branch without a backward pass, graphs that `retain_graph`
+/// keeps, or results that accumulate on the device.
 pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     let (device, calls) = (evidence.device, evidence.calls());
     let passes = calls.passes();

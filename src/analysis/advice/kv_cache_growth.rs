@@ -1,7 +1,12 @@
-//! Finds caches that grow by copying: keys and values of generated tokens, or results, that `torch.cat` appends to.
+//! A cache grows by copying: keys and values of generated tokens, or results, that `torch.cat` appends to. Old and new copy are
+//! live at once, and each new one fits into none of the free blocks that earlier copies left.
 //!
-//! Every copy is larger than the previous one by the same number of bytes. Both are live during the copy, and the new
-//! one fits into none of the free blocks that earlier copies left.
+//! **Sign:** at least four copies of one line, each larger than the previous one by the same number of bytes.
+//!
+//! **Fix:** allocate the cache once, at its full length, and write into it. For results that only code on the CPU reads, move
+//! what is appended there.
+//!
+//! **Figures** are simulated with one block of the last size from the first copy on.
 
 use super::rules::Evidence;
 use super::{Finding, Fix, RuleKind};

@@ -1,7 +1,7 @@
-//! Finds weights that are trained although low-rank weights adapt them.
-//!
-//! Low-rank adaptation trains a `rank x in` and an `out x rank` weight for each `out x in` weight, allocated right after it: the
-//! product of their sizes is its size times the rank squared. The projections of grouped keys and values have such sizes, too.
+//! Low-rank adaptation (LoRA) is a special case: the base weights are trained although low-rank weights adapt them. It is
+//! recognized by pairs of weights, `rank x in` and `out x rank`, right after a weight of `out x in`. Their sizes multiply to its
+//! size times the rank squared, as only projections of grouped keys and values also do. The fix freezes the base weights before
+//! the optimizer is created.
 
 use super::frozen::frozen;
 use super::model_calls::ModelCalls;

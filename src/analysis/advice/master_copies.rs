@@ -1,8 +1,6 @@
-//! Finds float32 copies of weights that no optimizer updates.
-//!
-//! Manual training in half precision keeps a float32 copy of each weight, and the optimizer updates these copies. It has states as
-//! large as each copy that it updates. Copies without states belong to weights that are not trained. If the optimizer has no states,
-//! such as SGD without momentum, copies of weights without gradients do.
+//! Manual training in half precision keeps a float32 copy of each weight, and the optimizer updates these copies. Copies for
+//! which it has no state, or, if it has none at all, whose weights have no gradients, belong to weights that are not trained. The
+//! fix makes copies of trained weights only.
 
 use super::rules::Evidence;
 use super::whole_copies::line;

@@ -1,5 +1,14 @@
-//! Finds graphs that stay live after their backward pass, as with `retain_graph`: as much as the pass frees, or more. With the fix,
-//! the pass frees them.
+//! A graph stays alive after its backward pass: backward was called with `retain_graph`, or a tensor from an earlier step is part
+//! of the loss. Each step then adds a graph.
+//!
+//! **Sign:** what a call of the model keeps outlives its backward pass and two more calls from the same line; or calls without a
+//! backward pass keep their graphs that long, because a stored tensor references each of them.
+//!
+//! **Fix:** call `backward()` without `retain_graph`, and detach what later steps use; store numbers (`.item()`) instead of
+//! tensors with their graphs; or call the model under `torch.no_grad()` where no backward pass follows.
+//!
+//! **Figures** are simulated with graphs that end with their backward passes. They are a lower bound, since a variable may hold
+//! the last graph until the next one is built.
 
 use super::kept_over_steps::{Kept, LONGEST_LINE, SMALL, backward_line, inputs, is_freed_by_backward, is_of_forward};
 use super::model_calls::{ModelCall, born_in};

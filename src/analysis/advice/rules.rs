@@ -223,3 +223,38 @@ fn page_of(comments: &[&[u8]]) -> String {
     };
     comments.iter().map(text).collect::<Vec<String>>().join("\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RuleKind;
+    use std::collections::HashSet;
+    use std::fmt::Write as _;
+
+    /// The page of the book: the pages of all rules.
+    #[test]
+    fn the_book_has_all_rules() {
+        let mut book = "# Rules\n\nThe mistakes that memviz looks for, by their names in JSON. `memviz rules` lists them, and `memviz rules \
+                        NAME` prints one of\nthese sections. A fix is shown if its simulation saves at least 8 MiB and 1% of a peak.\n"
+            .to_owned();
+        for kind in RuleKind::ALL {
+            write!(book, "\n## {}\n\n{}\n\n{}", kind.name(), kind.title(), kind.page()).unwrap();
+        }
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/src/rules.md");
+        if std::env::var("MEMVIZ_BLESS").is_ok_and(|value| value == "1") {
+            std::fs::write(path, &book).unwrap();
+        }
+        let is_same = std::fs::read_to_string(path).is_ok_and(|text| text == book);
+        assert!(is_same, "MEMVIZ_BLESS=1 cargo test --lib the_book_has_all_rules writes docs/src/rules.md");
+    }
+
+    #[test]
+    fn names_differ_and_pages_name_a_fix() {
+        let names: HashSet<&str> = RuleKind::ALL.iter().map(|kind| kind.name()).collect();
+        assert_eq!(names.len(), RuleKind::ALL.len());
+        for kind in RuleKind::ALL {
+            let page = kind.page();
+            assert!(page.to_lowercase().contains("fix"), "{}", kind.name());
+            assert!(page.contains("**Figures"), "{}", kind.name());
+        }
+    }
+}

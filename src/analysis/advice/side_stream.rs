@@ -1,7 +1,13 @@
-//! Finds memory that is reserved for a second stream, which no other stream can use.
-//!
-//! The allocator keeps free blocks per stream: memory that was reserved for a second stream is unused while the first
+//! The allocator keeps free blocks for each stream: memory that was reserved for a second stream is unused while the first
 //! requests more.
+//!
+//! **Sign:** a second stream, on which the program computes, has reserved memory at the end of the recording. A stream that
+//! prepares the next batch is left out.
+//!
+//! **Fix:** run this code on the main stream. Its kernels then no longer run concurrently with others.
+//!
+//! **Figures** are simulated with the blocks of the second stream on the main one, without waits of `record_stream` and without a
+//! second workspace of cuBLAS.
 
 use super::dataloader_prefetch::passes;
 use super::rules::Evidence;

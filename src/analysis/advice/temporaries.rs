@@ -1,5 +1,5 @@
-//! Finds temporaries of the user's own optimizer: several of a parameter's size are live at once, where in-place
-//! operators need one.
+//! **An optimizer of the user's own** has several temporaries of a parameter's size live at once, where in-place operators need
+//! one. The fix is in-place operators, or an optimizer of `torch.optim` with `fused=True`.
 
 use super::rules::Evidence;
 use super::{Finding, Fix, RuleKind};

@@ -1,7 +1,8 @@
-//! Finds copies of a whole tensor, made by an operator that could work in place: `x = x / 255`.
+//! Lines that allocate temporaries of a whole tensor, in preprocessing or in an update, can cause the peak of a program.
 //!
-//! The variable still holds the input while the result is computed, so both are live; then the input is freed, with no
-//! allocation in between. If gradients are recorded, an operator may need its input.
+//! **A copy** of a whole tensor is made by an operator that could work in place: `x = x / 255`. The variable still holds the
+//! input while the result is computed, so both are live; then the input is freed, with no allocation in between. The fix is an
+//! in-place operator, such as `x.div_(255)`. It is uncertain, since a recording does not show which operator it is.
 
 use super::rules::Evidence;
 use super::{Finding, Fix, RuleKind};

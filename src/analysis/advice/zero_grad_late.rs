@@ -1,7 +1,11 @@
-//! Finds gradients of the previous step that stay live through the forward pass, since `zero_grad` comes after it.
+//! Gradients of the previous step stay live through the forward pass, since `zero_grad` comes after it. Nothing reads them
+//! between the optimizer step and the next backward pass.
 //!
-//! Backward adds to existing gradients and allocates missing ones. Nothing reads them between the optimizer step and
-//! the next backward pass.
+//! **Sign:** gradients that `zero_grad`, or equivalent code, frees between a forward pass and its backward pass.
+//!
+//! **Fix:** call `zero_grad()` before the forward pass, or right after `optimizer.step()`.
+//!
+//! **Figures** are simulated with gradients that end before the forward pass.
 
 use super::rules::Evidence;
 use super::{Finding, Fix, RuleKind};

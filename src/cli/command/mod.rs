@@ -25,6 +25,7 @@ mod ranks;
 mod record;
 mod rehearse;
 mod report;
+mod rules;
 mod schema;
 mod simulate;
 mod timeline;
@@ -50,6 +51,7 @@ pub const COMMANDS: &[Entry] = &[
     entry::<fragmentation::Fragmentation>("fragmentation", Group::Explain),
     entry::<leaks::Leaks>("leaks", Group::Explain),
     entry::<ledger::Ledger>("ledger", Group::Explain),
+    entry::<rules::Rules>("rules", Group::Explain),
     #[cfg(feature = "nsys")]
     entry::<nsys::Nsys>("nsys", Group::Explain),
     entry::<diff::Diff>("diff", Group::Explain),

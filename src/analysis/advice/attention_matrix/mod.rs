@@ -1,7 +1,13 @@
-//! Finds attention that allocates the matrix of all token pairs: batch times heads times tokens times tokens.
+//! Attention that is written out allocates the matrix of all token pairs: batch times heads times tokens times tokens. Softmax
+//! keeps its result for backward, which allocates two gradients of that size in each layer. Scores, scaling, mask and dropout are
+//! further blocks of that size. Fused attention allocates none of them.
 //!
-//! Softmax keeps its result for backward, which allocates two gradients of that size in each layer. Scores, scaling,
-//! mask and dropout are further blocks of that size. `scaled_dot_product_attention` allocates none of them.
+//! **Sign:** a softmax between two products, whose blocks are larger than the input and the result; without a softmax function on
+//! the stack, the sizes of the blocks of one function.
+//!
+//! **Fix:** call `scaled_dot_product_attention`, or load the model with `attn_implementation="sdpa"`.
+//!
+//! **Figures** are simulated without these blocks. They are a lower bound where fused attention may copy a mask or a bias.
 
 mod by_hand;
 mod named;
