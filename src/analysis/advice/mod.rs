@@ -32,6 +32,7 @@ mod model_functions;
 mod release_cache;
 mod retained;
 mod rules;
+mod several_graphs;
 mod side_stream;
 mod stacks;
 mod temporaries;
