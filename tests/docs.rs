@@ -22,7 +22,7 @@ const BOOK: &str = "docs/src";
 /// Further pages.
 const PAGES: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "fixtures/README.md"];
 /// Commands that need no page in the book: their help says everything.
-const WITHOUT_PAGE: [&str; 5] = ["completions", "help", "man", "record", "schema"];
+const WITHOUT_PAGE: [&str; 6] = ["completions", "help", "man", "record", "rules", "schema"];
 
 #[test]
 fn console_blocks_show_the_output() {

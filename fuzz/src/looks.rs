@@ -2,7 +2,7 @@
 
 use super::entries;
 use arbitrary::Arbitrary;
-use memviz::analysis::advice::{Attempt, Plays, WhatIf};
+use memviz::analysis::advice::{Attempt, Simulate, WhatIf};
 use memviz::analysis::diff::Requests;
 use memviz::analysis::excerpt::{Window, excerpt};
 use memviz::analysis::flame::{self, FlameOptions, RangePart};
@@ -36,7 +36,7 @@ pub fn run(plan: &Plan) {
     let devices = recording.devices();
     let source = Source { path: "snapshot.pickle", recording: &recording };
     let cures: BTreeMap<_, _> =
-        devices.all().iter().map(|device| (device.id(), WhatIf::of(device, Plays::All))).collect();
+        devices.all().iter().map(|device| (device.id(), WhatIf::of(device, Simulate::All))).collect();
     let _ = (view::figures(source, &devices), view::findings(&devices, &cures));
     let metric = Metric::ALL[usize::from(plan.metric) % Metric::ALL.len()];
     let by = GroupBy::ALL[usize::from(plan.group) % GroupBy::ALL.len()];

@@ -41,7 +41,7 @@ pub struct Plan {
     capacity: Option<Number>,
 }
 
-/// Plays, and looks for settings and changes with which it fits.
+/// Simulate, and looks for settings and changes with which it fits.
 ///
 /// # Panics
 /// When a play contradicts itself.

@@ -1,6 +1,6 @@
 //! Everything a report on a recording shows.
 
-use crate::analysis::advice::Plays;
+use crate::analysis::advice::Simulate;
 use crate::analysis::flame::{FlameOptions, FlameReport};
 use crate::analysis::fragmentation::segment_map::SegmentMapReport;
 use crate::analysis::leaks::{LeakOptions, LeakReport};
@@ -46,7 +46,7 @@ impl Overview {
     /// Like [`PeakReport::of`] and [`TimelineReport::of`].
     pub fn of(recording: &Devices<'_>, options: &TimelineOptions) -> Result<Self> {
         let PeakOptions { inference, devices, .. } = options.peak.clone();
-        let of_triage = TriageOptions { inference, devices, plays: Plays::All };
+        let of_triage = TriageOptions { inference, devices, plays: Simulate::All };
         // What to change takes about as long as everything else.
         let advice = || TriageReport::advice(recording, &of_triage);
         let (advice, overview) = parallel::join(advice, || Self::without_advice(recording, options, &of_triage));

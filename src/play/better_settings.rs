@@ -6,7 +6,7 @@ use crate::parallel;
 use crate::play::Trust;
 use crate::play::candidates::{advisable, simplicity};
 use crate::play::player::{Player, Setup, recorded_settings};
-use crate::play::testbed::{PLAYS_TO_PREPARE, Testbed, program};
+use crate::play::simulator::{PLAYS_TO_PREPARE, Simulator, program};
 use crate::replay::{Instant, Metric};
 
 /// Settings that save at most 1/N of reserved memory are not worth mentioning.
@@ -32,7 +32,7 @@ pub(crate) fn recommended<T>(all: impl IntoIterator<Item = T>, figures: impl Fn(
 
 /// The program of a device, and the settings that help most often, as many as about `steps` steps allow. `None` if the
 /// program cannot be simulated, or not within this many steps, or if replay does not match the recording.
-fn prepare(device: &Device<'_>, steps: u64) -> Option<(Testbed, Vec<AllocatorSettings>)> {
+fn prepare(device: &Device<'_>, steps: u64) -> Option<(Simulator, Vec<AllocatorSettings>)> {
     if device.id() <= HOST_DEVICE {
         return None;
     }
@@ -43,8 +43,8 @@ fn prepare(device: &Device<'_>, steps: u64) -> Option<(Testbed, Vec<AllocatorSet
     if others.is_empty() || program.is_empty() {
         return None;
     }
-    let testbed = Testbed::new(device.track, program, None, None);
-    testbed.difference.is_none().then_some((testbed, others))
+    let simulator = Simulator::new(device.track, program, None, None);
+    simulator.difference.is_none().then_some((simulator, others))
 }
 
 /// Settings that do better than the recorded ones.
@@ -81,16 +81,16 @@ impl SettingsAdvice {
     /// simulated, or not within this many steps, or replay does not match it, or something that is not recorded made
     /// its requests fail.
     pub fn of(device: &Device<'_>, steps: u64) -> Option<Self> {
-        let (testbed, others) = prepare(device, steps)?;
-        let refused = testbed.program.refusals.len();
-        let recorded_serve_all = || testbed.reserved(Part::Whole, &testbed.setup(&testbed.settings)).is_some();
+        let (simulator, others) = prepare(device, steps)?;
+        let refused = simulator.program.refusals.len();
+        let recorded_serve_all = || simulator.reserved(Part::Whole, &simulator.setup(&simulator.settings)).is_some();
         if refused > 0 && recorded_serve_all() {
             return None;
         }
         let recorded = u64::try_from(device.history().maxima[Metric::Reserved as usize].bytes).ok()?;
         // With another placement of segments, the recorded settings may reserve as little.
-        let least = testbed.least_as_recorded().map_or(recorded, |least| least.min(recorded));
-        let better = testbed.best(Part::Whole, &others, |reserved| refused > 0 || is_notable_part(least, reserved));
+        let least = simulator.least_as_recorded().map_or(recorded, |least| least.min(recorded));
+        let better = simulator.best(Part::Whole, &others, |reserved| refused > 0 || is_notable_part(least, reserved));
         Some(Self { recorded_reserved: recorded, refused, tried: others.len(), better })
     }
 
@@ -98,13 +98,13 @@ impl SettingsAdvice {
     /// again. `None` if there is no answer: the recording cannot be simulated, or is too long, or replay with its own
     /// settings does not reserve the recorded bytes.
     pub fn at(device: &Device<'_>, instant: Instant, recorded: u64) -> Option<Self> {
-        let (testbed, others) = prepare(device, STEPS_OF_AN_INSTANT)?;
+        let (simulator, others) = prepare(device, STEPS_OF_AN_INSTANT)?;
         let part = Part::Before(instant);
-        let (reserved, _) = testbed.reserved(part, &Setup::as_recorded(device.track, &testbed.program))?;
+        let (reserved, _) = simulator.reserved(part, &Setup::as_recorded(device.track, &simulator.program))?;
         if reserved != recorded {
             return None;
         }
-        let better = testbed.best(part, &others, |reserved| is_notable_part(recorded, reserved));
+        let better = simulator.best(part, &others, |reserved| is_notable_part(recorded, reserved));
         Some(Self { recorded_reserved: recorded, refused: 0, tried: others.len(), better })
     }
 }
@@ -118,7 +118,7 @@ enum Part {
     Before(Instant),
 }
 
-impl Testbed {
+impl Simulator {
     /// The best of some settings, if the difference is worth mentioning.
     fn best(
         &self,

@@ -6,7 +6,7 @@
 
 use super::player::{Player, Setup};
 use super::program::{Program, Step, StepKind};
-use super::testbed::Testbed;
+use super::simulator::Simulator;
 use crate::facts::device::Device;
 use crate::facts::training::Category;
 use crate::model::StackId;
@@ -64,13 +64,13 @@ impl Reach {
 }
 
 impl Generation {
-    /// Finds a growing cache, and simulates further tokens until the device of the testbed is full, or says why this is
+    /// Finds a growing cache, and simulates further tokens until the device of the simulator is full, or says why this is
     /// impossible. `None` if no cache is seen to grow, requests failed, or no device is known.
-    pub(super) fn of(device: &Device<'_>, testbed: &Testbed) -> Option<Result<Self, &'static str>> {
-        let capacity = testbed.capacity.filter(|_| testbed.program.refusals.is_empty())?;
-        let cache = Cache::of(device, &testbed.program)?;
+    pub(super) fn of(device: &Device<'_>, simulator: &Simulator) -> Option<Result<Self, &'static str>> {
+        let capacity = simulator.capacity.filter(|_| simulator.program.refusals.is_empty())?;
+        let cache = Cache::of(device, &simulator.program)?;
         // A few tokens do not show that there is a cache at all.
-        Some(Self::grown(device, testbed, &cache, capacity)).filter(|grown| *grown != Err(FEW))
+        Some(Self::grown(device, simulator, &cache, capacity)).filter(|grown| *grown != Err(FEW))
     }
 
     /// Whether a program with a growing cache, simulated on a device, can serve requests until the cache has this many
@@ -90,8 +90,8 @@ impl Generation {
         Ok(matches!(round.play_on(program, setup, more), Played::Fits(_)))
     }
 
-    fn grown(device: &Device<'_>, testbed: &Testbed, cache: &Cache, capacity: u64) -> Result<Self, &'static str> {
-        let program = &testbed.program;
+    fn grown(device: &Device<'_>, simulator: &Simulator, cache: &Cache, capacity: u64) -> Result<Self, &'static str> {
+        let program = &simulator.program;
         let round = Round::of(device, program, cache)?;
         let recorded = round.recorded()?;
         let is_cache = |it: &&Repeated| it.step.kind == StepKind::Alloc && cache.has(it.step.allocation);
@@ -103,8 +103,8 @@ impl Generation {
         let most = capacity / bytes_per_token.max(1);
         let wanted = most.saturating_sub(recorded).saturating_add(2);
         let affordable = (STEPS / round.steps.len().max(1)) as u64;
-        let setup = testbed.setup(&testbed.settings);
-        let placements = testbed.placements(&testbed.settings);
+        let setup = simulator.setup(&simulator.settings);
+        let placements = simulator.placements(&simulator.settings);
         let played = |&placement| round.play_on(program, &Setup { placement, ..setup.clone() }, wanted.min(affordable));
         let reach = match placements.iter().map(played).min() {
             None | Some(Played::Before) => return Err(FULL),

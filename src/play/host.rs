@@ -8,7 +8,7 @@
 use super::capacity::Capacities;
 use super::program::{Program, StepKind};
 use super::recorded::Difference;
-use super::testbed::NOT_REPRODUCED;
+use super::simulator::NOT_REPRODUCED;
 use super::{Run, Trust};
 use crate::model::{Action, AllocatorSettings, BlockState};
 use crate::parallel;

@@ -3,7 +3,7 @@
 //!
 //! `program` reads a program's requests from a recording; `player` runs them on the [`crate::allocator`]; `recorded` compares
 //! a simulation with the recorded settings with the recording, which shows how far simulations can be trusted; `capacity`
-//! finds the smallest device. [`changes`] converts a program into a changed one. `testbed` prepares a device's program for
+//! finds the smallest device. [`changes`] converts a program into a changed one. `simulator` prepares a device's program for
 //! simulations with any settings and changes; `better_settings` simulates a few settings for a line of advice; [`plans`]
 //! searches for ways to make a program fit.
 
@@ -22,7 +22,7 @@ mod recorded;
 mod repetition;
 mod rounds;
 mod run;
-mod testbed;
+mod simulator;
 mod trust;
 
 pub use better_settings::{BetterSettings, SettingsAdvice};
@@ -39,8 +39,8 @@ pub(crate) use program::{Step, StepKind};
 pub use recorded::{Difference, compare};
 pub use run::Run;
 #[cfg(feature = "report")]
-pub(crate) use testbed::UNPLACED;
-pub(crate) use testbed::{Testbed, lacks, program, refusal, refuses};
+pub(crate) use simulator::UNPLACED;
+pub(crate) use simulator::{Simulator, lacks, program, refusal, refuses};
 pub use trust::Trust;
 
 /// Memory of a device that CUDA itself uses.

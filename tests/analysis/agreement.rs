@@ -1,7 +1,7 @@
 //! No two answers say different things: what one place computes, all others show.
 
 use crate::support::{FIXTURES, assert_none, fixture, names, open};
-use memviz::analysis::advice::{Advice, Plays, Saving};
+use memviz::analysis::advice::{Advice, Saving, Simulate};
 use memviz::analysis::fit::FitPlans;
 use memviz::analysis::fragmentation::FragmentationOptions;
 use memviz::analysis::leaks::LeakOptions;
@@ -120,8 +120,8 @@ fn fit_lists_the_fixes_of_triage() {
         let recording = open(&path);
         let options = PlanOptions::default().capacity(Some(1 << 20)).context(Some(0));
         let Ok(fit) = FitPlans::of(&recording.devices(), &options) else { continue };
-        let triage = recording.triage(&TriageOptions::default().plays(Plays::All)).unwrap();
-        for (plans, cures) in fit.plans.devices.iter().zip(fit.cures).filter(|(plans, _)| !plans.fits) {
+        let triage = recording.triage(&TriageOptions::default().plays(Simulate::All)).unwrap();
+        for (plans, cures) in fit.plans.devices.iter().zip(fit.fixes).filter(|(plans, _)| !plans.fits) {
             let listed = triage.devices.iter().find(|device| device.peak.device == plans.device);
             let listed = listed.map_or(&[][..], |device| &device.advice[..]);
             let mut own: Vec<Advice> = cures.into_iter().map(|cure| cure.advice).collect();

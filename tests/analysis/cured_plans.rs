@@ -62,7 +62,7 @@ fn a_plan_with_cures_is_what_pytorch_measures() {
         let number = |key: &str| truth[key].as_u64();
         let (plans, _) = ask(number("device_mib").unwrap());
         let (together, plan) = with_plan(&plans).expect("a plan with cures");
-        assert_eq!((together.fits, &together.cures.places[..]), (Some(true), &[0, 1][..]), "{truth}");
+        assert_eq!((together.fits, &together.fixes.places[..]), (Some(true), &[0, 1][..]), "{truth}");
         assert_eq!(
             names(plan),
             truth["changes"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect::<Vec<_>>()
@@ -137,8 +137,8 @@ fn the_closest_change_is_named() {
             Saving::Played { needs, reserved, .. } => needs.unwrap_or(reserved.after),
             Saving::NotPlayed { .. } => u64::MAX,
         };
-        let cures = plans.cures[0].iter().map(|cure| needs(&cure.advice.saving));
-        let several = plans.together[0].iter().chain(&plans.with_plan[0]).map(|it| needs(&it.cures.saving));
+        let cures = plans.fixes[0].iter().map(|cure| needs(&cure.advice.saving));
+        let several = plans.together[0].iter().chain(&plans.with_plan[0]).map(|it| needs(&it.fixes.saving));
         let plan = searched.nearest.as_ref().map(|plan| searched.measure(plan));
         let least = cures.chain(several).chain(plan).min().unwrap();
         assert!(

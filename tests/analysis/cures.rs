@@ -1,7 +1,7 @@
 //! Recommended changes, on recordings with a known answer: memviz finds every mistake, and nothing else.
 
 use crate::support::{REQUIRE_CORPUS, fixture, open, skipped};
-use memviz::analysis::advice::{Advice, Plays, RuleKind, Saving};
+use memviz::analysis::advice::{Advice, RuleKind, Saving, Simulate};
 use memviz::analysis::peak::PeakOptions;
 use memviz::analysis::simulate::SimulateOptions;
 use memviz::analysis::triage::{Nothing, TriageOptions};
@@ -13,7 +13,7 @@ use std::path::Path;
 const REAL: &str = "../shared/real";
 
 fn advice(path: &str) -> Vec<Advice> {
-    let options = TriageOptions::default().plays(Plays::All);
+    let options = TriageOptions::default().plays(Simulate::All);
     open(path).triage(&options).unwrap().devices.into_iter().flat_map(|device| device.advice).collect()
 }
 

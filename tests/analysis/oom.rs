@@ -3,7 +3,7 @@
 use crate::support::allocator_model::{Config, Expandable, MIB, Op};
 use crate::support::programs::{Program, programs};
 use crate::support::{self, assert_none, cases, corpus, fixture, open, stranger};
-use memviz::analysis::advice::Plays;
+use memviz::analysis::advice::Simulate;
 use memviz::analysis::fit::FitPlans;
 use memviz::analysis::oom::{Advice, Cause, Fit, Oom, Replayed, Symptom};
 use memviz::analysis::oom::{OomOptions, OomReport};
@@ -107,7 +107,7 @@ fn a_leak_is_shown_before_what_the_allocator_lacked() {
     let recording = open("fixtures/stories/retained_graph_llama_flawed/snapshot.pickle.gz");
     let cause = |options: &OomOptions| recording.oom(options).unwrap().devices[0].ooms[0].cause;
     assert_eq!(cause(&OomOptions::default()), Cause::Fragmentation);
-    let options = OomOptions::default().cures(Some(Plays::All));
+    let options = OomOptions::default().cures(Some(Simulate::All));
     assert_eq!(cause(&options), Cause::Leak);
     let report = recording.oom(&options).unwrap();
     let oom = &report.devices[0].ooms[0];
@@ -126,7 +126,7 @@ fn a_leak_is_shown_before_what_the_allocator_lacked() {
     assert_eq!(triage.devices[0].failure.unwrap().cause, Cause::Leak);
     let fit = FitPlans::of(&recording.devices(), &PlanOptions::default()).unwrap();
     assert!(fit.plans.devices[0].refused.is_some(), "no step completes");
-    let cure = &fit.cures[0][0];
+    let cure = &fit.fixes[0][0];
     assert_eq!(cure.fits, None);
     assert_eq!(cure.advice.line.as_ref().map(|line| line.label.as_str()), Some("perplexity.py:22 perplexity"));
 }

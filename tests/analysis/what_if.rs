@@ -1,7 +1,7 @@
 //! Fixes simulated over time, compared with the figures of the list and with the recording.
 
 use crate::support::{fixture, open};
-use memviz::analysis::advice::{Attempt, Plays, Saving, WhatIf, advice};
+use memviz::analysis::advice::{Attempt, Saving, Simulate, WhatIf, advice};
 use memviz::analysis::scene::{Part, Scene, SceneAxis};
 use memviz::analysis::simulate::SimulateOptions;
 use memviz::facts::device::Device;
@@ -13,7 +13,7 @@ const RECORDINGS: [&str; 6] = ["gpt_train", "gpt_train_sdpa_amp", "gpt_late", "o
 
 /// Some cures, and nothing else.
 fn cures_at(places: &[usize]) -> Attempt {
-    Attempt::default().cures(places.to_vec())
+    Attempt::default().fixes(places.to_vec())
 }
 
 /// All of a history, a column for each instant.
@@ -28,8 +28,8 @@ fn a_curve_has_the_peaks_that_the_list_says() {
     for name in RECORDINGS {
         let recording = open(&fixture(name));
         for device in recording.devices().all() {
-            let cures = WhatIf::of(device, Plays::All);
-            let list = advice(device, Plays::All);
+            let cures = WhatIf::of(device, Simulate::All);
+            let list = advice(device, Simulate::All);
             assert_eq!(cures.advice().cloned().collect::<Vec<_>>(), list, "{name}");
             for (place, advice) in list.iter().enumerate() {
                 let Saving::Played { allocated, reserved, .. } = &advice.saving else {
@@ -55,7 +55,7 @@ fn without_cures_the_curve_is_the_recorded_one() {
     let device = &devices.all()[0];
     let scene = Scene::new(device);
     let part = each_instant(device);
-    let cures = WhatIf::of(device, Plays::All);
+    let cures = WhatIf::of(device, Simulate::All);
     let curve = |metric| cures.over_time(metric, &Attempt::default()).unwrap().unwrap();
     let recorded = scene.columns(Metric::Allocated, &part).unwrap().values;
     let played = curve(Metric::Allocated).columns(&scene.instants(&part).unwrap());
@@ -70,7 +70,7 @@ fn without_cures_the_curve_is_the_recorded_one() {
 fn several_cures_save_more_than_each() {
     let recording = open(&fixture("gpt_train"));
     let devices = recording.devices();
-    let cures = WhatIf::of(&devices.all()[0], Plays::All);
+    let cures = WhatIf::of(&devices.all()[0], Simulate::All);
     let places: Vec<usize> = (0..cures.advice().count()).filter(|&place| cures.combines(place)).collect();
     assert!(places.len() > 1);
     let peak = |places: &[usize]| cures.over_time(Metric::Allocated, &cures_at(places)).unwrap().unwrap().peak();
@@ -85,7 +85,7 @@ fn several_cures_save_more_than_each() {
 fn an_alternative_is_tried_instead_of_its_cure() {
     let recording = open("fixtures/stories/retained_graph_mdn_flawed/snapshot.pickle.gz");
     let devices = recording.devices();
-    let cures = WhatIf::of(&devices.all()[0], Plays::All);
+    let cures = WhatIf::of(&devices.all()[0], Simulate::All);
     let (of_list, alternatives): (Vec<_>, Vec<_>) = (cures.advice().collect(), cures.alternatives().collect());
     assert_eq!((of_list.len(), alternatives.len()), (1, 1));
     let (instead_of, other) = alternatives[0];
@@ -110,7 +110,7 @@ fn a_column_has_the_highest_of_its_instants() {
     let devices = recording.devices();
     let device = &devices.all()[0];
     let scene = Scene::new(device);
-    let curve = WhatIf::of(device, Plays::All).over_time(Metric::Allocated, &Attempt::default()).unwrap().unwrap();
+    let curve = WhatIf::of(device, Simulate::All).over_time(Metric::Allocated, &Attempt::default()).unwrap().unwrap();
     let last = f64::from(device.track.entries());
     for (axis, from, to, columns) in [
         (SceneAxis::Entry, 0.0, last, 100),
@@ -131,7 +131,7 @@ fn settings_and_sizes_of_devices_give_the_figures_of_simulate() {
     for name in ["gpt_train", "oom", "fragmented", "gpt_late"] {
         let recording = open(&fixture(name));
         for device in recording.devices().all().iter().filter(|device| device.id() >= 0) {
-            let cures = WhatIf::of(device, Plays::All);
+            let cures = WhatIf::of(device, Simulate::All);
             let peak = device.history().maxima[Metric::Reserved as usize].bytes as u64;
             for conf in
                 [None, Some("expandable_segments:True"), Some("max_split_size_mb:32,roundup_power2_divisions:4")]
@@ -173,7 +173,7 @@ fn settings_and_sizes_of_devices_give_the_figures_of_simulate() {
 fn settings_that_pytorch_refuses_are_refused() {
     let recording = open(&fixture("gpt_train"));
     let devices = recording.devices();
-    let cures = WhatIf::of(&devices.all()[0], Plays::All);
+    let cures = WhatIf::of(&devices.all()[0], Simulate::All);
     let wrong = Attempt::default().alloc_conf(Some("max_split_size_mb:few".to_owned()));
     let error = cures.run(&wrong).unwrap_err().to_string();
     assert!(error.starts_with("expected ") && error.contains("max_split_size_mb"), "{error}");

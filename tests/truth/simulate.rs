@@ -1,4 +1,4 @@
-//! Plays of a recording's requests against what PyTorch did: under the recorded settings, and under others on other devices.
+//! Simulate of a recording's requests against what PyTorch did: under the recorded settings, and under others on other devices.
 
 use crate::support::allocator_model::{Expandable, Op};
 use crate::support::programs::{plain_or_expandable, programs};

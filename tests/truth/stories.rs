@@ -4,7 +4,7 @@
 
 use crate::support::{REQUIRE_CORPUS, assert_none, names, open, read_text, skipped};
 use memviz::Recording;
-use memviz::analysis::advice::{Advice, Lowered, Plays, Saving};
+use memviz::analysis::advice::{Advice, Lowered, Saving, Simulate};
 use memviz::analysis::fit::{FitPlans, FitTogether};
 use memviz::analysis::simulate::SimulateOptions;
 use memviz::analysis::triage::TriageOptions;
@@ -69,8 +69,8 @@ fn fit_predicts_the_memory_of_two_fixes_together() {
         FitPlans::of(&recording.devices(), &options).unwrap()
     };
     let together = ask("flawed").together.into_iter().flatten().next().expect("two cures");
-    assert_eq!(together.cures.places, [0, 1]);
-    let Saving::Played { needs, allocated, .. } = together.cures.saving else { panic!("not played") };
+    assert_eq!(together.fixes.places, [0, 1]);
+    let Saving::Played { needs, allocated, .. } = together.fixes.saving else { panic!("not played") };
     let cured = ask("cured").plans.devices.remove(0).as_it_is.unwrap();
     assert_eq!((needs, allocated.after), (cured.needs, cured.outcome.max_allocated));
 }
@@ -109,7 +109,7 @@ fn with_plan(root: &str, name: &str) -> Vec<(bool, Option<String>)> {
         let mut plans = FitPlans::of(&flawed.devices(), &options).unwrap();
         let FitTogether { cures, plan, fits, .. } = plans.with_plan.remove(0)?;
         let (plan, fits) = (plan.unwrap(), fits.unwrap());
-        let mut stories = cures.places.iter().map(|&place| plans.cures[0][place].advice.kind.name());
+        let mut stories = cures.places.iter().map(|&place| plans.fixes[0][place].advice.kind.name());
         if !stories.all(|name| Some(name) == story["story"].as_str()) {
             return None;
         }
@@ -146,7 +146,7 @@ fn needs(root: &str, name: &str) -> Option<Result<(), String>> {
         FitPlans::of(&recording.devices(), &options).unwrap()
     };
     let flawed = ask(name);
-    let mut cures = flawed.cures.into_iter().flatten();
+    let mut cures = flawed.fixes.into_iter().flatten();
     let cure = cures.find(|cure| Some(cure.advice.kind.name()) == story["story"].as_str())?;
     let Saving::Played { needs: Some(said), trust, .. } = cure.advice.saving else { return None };
     let truth = ask(&cured(name)).plans.devices.iter().find_map(|device| device.as_it_is.as_ref()?.needs)?;
@@ -164,7 +164,7 @@ fn problems(root: &str) -> Vec<String> {
 fn case(root: &str, name: String) -> Case {
     let story = serde_json::from_str(&read_text(&format!("{root}/{name}/story.json"))).unwrap();
     let recording: Recording = open(&format!("{root}/{name}/snapshot.pickle.gz"));
-    let options = TriageOptions::default().plays(Plays::All);
+    let options = TriageOptions::default().plays(Simulate::All);
     let advice = recording.triage(&options).unwrap().devices.into_iter().flat_map(|device| device.advice);
     Case { name, story, advice: advice.collect() }
 }

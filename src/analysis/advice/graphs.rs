@@ -1,9 +1,9 @@
-//! The graphs that calls without a backward pass leave live, and when each of the two cures frees them: `no_grad`, or
+//! The graphs that calls without a backward pass leave live, and when each of the two fixes frees them: `no_grad`, or
 //! storing a number instead of a tensor.
 //!
 //! With a number, a graph is freed as soon as no variable holds it. A recording does not show whether one does, since
 //! the stored tensor holds the graph anyway; with a variable, the graph stays live until the next one is built. So
-//! memviz simulates each cure with and without a variable: the saving with a variable is the least that it saves.
+//! memviz simulates each fix with and without a variable: the saving with a variable is the least that it saves.
 
 use super::kept_over_steps::sizes_of_inputs;
 use super::model_calls::{ModelCall, born_in};
@@ -82,7 +82,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
                 }
                 let again = again.get(&stack).copied();
                 let Some(again) = again.or(next.is_none().then_some(entries)) else { continue };
-                let rebound = function.as_ref().map_or(again, |function| function.let_go(call, next, again));
+                let rebound = function.as_ref().map_or(again, |function| function.released(call, next, again));
                 if (made.born..made.freed).contains(&rebound) && is_wanted(index, &made) {
                     let may_be_input = made.born > call.end && sizes.contains(&made.requested);
                     graph.blocks.push(Kept { index, made, rebound, may_be_input });
@@ -155,7 +155,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         Editor::new(self.device).releases_without_backward(passes, &kept.collect::<Vec<_>>()).into_iter().collect()
     }
 
-    /// The cure that stores a number.
+    /// The fix that stores a number.
     fn store_a_number(&self) -> Fix {
         // The scalar of `mse_loss` shares the storage of all losses, so `detach()` alone may keep much more than a number.
         Fix::up_to(
@@ -167,7 +167,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         )
     }
 
-    /// The cure that builds no graph; `known` says when blocks would be freed, where the caller knows that better.
+    /// The fix that builds no graph; `known` says when blocks would be freed, where the caller knows that better.
     fn make_no_graph(&self, known: Option<&Lives>) -> Fix {
         let mut all = self.released_by_modules();
         all.extend(known.into_iter().flat_map(|lives| lives.freed.iter().copied()));
@@ -188,13 +188,13 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         frame_of_function(self.device, self.device.track.stack_of(newest.index as usize), line)
     }
 
-    /// Graphs that no backward pass frees, with both cures; `known` says when blocks would be freed under `no_grad`,
+    /// Graphs that no backward pass frees, with both fixes; `known` says when blocks would be freed under `no_grad`,
     /// where the caller knows that better.
     pub fn finding(&self, line: Option<FrameId>, evidence: String, known: Option<&Lives>) -> Finding {
         finding(line, evidence, vec![self.make_no_graph(known), self.store_a_number()])
     }
 
-    /// The same next to a loss: backward needs the graph of the model, so only storing a number is a cure.
+    /// The same next to a loss: backward needs the graph of the model, so only storing a number is a fix.
     pub fn finding_beside_loss(&self, line: Option<FrameId>, evidence: String) -> Finding {
         finding(line, evidence, vec![self.store_a_number()])
     }

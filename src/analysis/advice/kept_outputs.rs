@@ -56,7 +56,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         let ((call, backward), (_, next)) = (pair[0], pair[1]);
         for (index, made) in born_in(device, call.start, call.end) {
             let is_held = made.size >= least && made.freed > call.until && made.freed <= next;
-            let Some(holder) = is_held.then(|| let_go_by(device, &made)).flatten() else { continue };
+            let Some(holder) = is_held.then(|| released_by(device, &made)).flatten() else { continue };
             if is_output(index, &made, backward) {
                 stacks.insert(device.track.stack_of(index as usize));
                 if made.size > most {
@@ -114,7 +114,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     };
     let smallest = (peak / PART_OF_OBJECT).max(1);
     let is_of_line =
-        |made: &Allocation| made.size >= smallest && made.freed != NEVER && let_go_by(device, made) == line;
+        |made: &Allocation| made.size >= smallest && made.freed != NEVER && released_by(device, made) == line;
     let of_line = trained.iter().flat_map(|(call, _)| others(call)).filter(|(_, made)| is_of_line(made));
     let of_object: HashSet<StackId> = of_line.map(|(index, _)| stack(index)).collect();
     // Data that the next step reads, such as a state, is freed by backward of that step. It does not need what the line releases.
@@ -138,7 +138,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
 }
 
 /// The user's line that releases a block, if plain code does so by rebinding a variable.
-fn let_go_by(device: &Device<'_>, made: &Allocation) -> Option<FrameId> {
+fn released_by(device: &Device<'_>, made: &Allocation) -> Option<FrameId> {
     let stack = device.track.stack(History::entry_before(made.freed)?);
     let is_plain = device.roles().role(stack) == Role::Plain && stack != StackId::EMPTY;
     device.sites().site_frame(stack).filter(|&frame| is_plain && device.sites().is_own(frame))

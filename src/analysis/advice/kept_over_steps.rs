@@ -190,7 +190,7 @@ fn held_longer(
         for (index, made) in born_in(device, call.start, end(place + 1)) {
             let stack = device.track.stack_of(index as usize);
             let bound = again.get(&stack).copied();
-            let at = bound.map(|at| function.as_ref().map_or(at, |it| it.let_go(call, of_line.get(place + 1), at)));
+            let at = bound.map(|at| function.as_ref().map_or(at, |it| it.released(call, of_line.get(place + 1), at)));
             let at = at.filter(|&at| at < made.freed);
             if let Some(at) = at.filter(|_| wanted(index, stack) && is_of_forward(device, index, &made)) {
                 held.push((index, made, at));
@@ -269,7 +269,7 @@ fn branch(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Opt
         Bytes(last.bytes())
     );
     let trained = of_line.iter().filter(|call| call.is_trained(device)).count();
-    // The loss needs a backward pass through the model, so no_grad is no cure.
+    // The loss needs a backward pass through the model, so no_grad is no fix.
     Some(match trained {
         0 => graphs.finding(graphs.line_of_results().or(Some(line)), evidence, None),
         _ => graphs.finding_beside_loss(Some(line), evidence),

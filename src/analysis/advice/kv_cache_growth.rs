@@ -24,7 +24,7 @@ const LEAST_COPIES: usize = 4;
 /// Smaller caches are not worth reporting.
 const SMALL: u64 = 64 << 10;
 
-/// The other cure, for results that are appended.
+/// The other fix, for results that are appended.
 const COLLECTED: &str = "move the appended tensors to the CPU, if only CPU code reads them";
 const COLLECTED_CODE: &str = "results = torch.cat([results, new.cpu()])";
 

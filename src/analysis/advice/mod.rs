@@ -1,7 +1,7 @@
 //! Finds changes to a program that reduce its memory: one list for all commands.
 //!
 //! Each story has a finder, which looks for a known mistake in the [`facts`](crate::facts) of a device and returns its
-//! line and its cure. A simulation of the cure shows what it saves; a cure that saves too little is dropped. A cure
+//! line and its fix. A simulation of the fix shows what it saves; a fix that saves too little is dropped. A fix
 //! that cannot be simulated has no figures, and says why.
 
 mod activations_in_place;
@@ -32,6 +32,7 @@ mod model_functions;
 mod release_cache;
 mod retained;
 mod rules;
+mod several_graphs;
 mod side_stream;
 mod stacks;
 mod temporaries;
@@ -45,7 +46,7 @@ mod zero_grad_late;
 
 pub use rules::RuleKind;
 pub use trial::{Lowered, Saving};
-pub use what_if::{Attempt, CureSearch, OverTime, WhatIf};
+pub use what_if::{Attempt, FixSearch, OverTime, WhatIf};
 
 use crate::facts::device::Device;
 use crate::parallel;
@@ -91,11 +92,11 @@ pub struct Advice {
     pub code: Vec<String>,
     /// What the change saves.
     pub saving: Saving,
-    /// Other changes that cure the same mistake, with what each saves in place of this one.
+    /// Other changes that fix the same mistake, with what each saves in place of this one.
     pub alternatives: Vec<Alternative>,
 }
 
-/// Another change that cures a mistake.
+/// Another change that fixes a mistake.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alternative {
     /// What to change, as a request.
@@ -126,12 +127,12 @@ pub(crate) struct First {
 
 /// Which fixes are simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Plays {
-    /// All cures, each with the smallest device on which the program runs.
+pub enum Simulate {
+    /// All fixes, each with the smallest device on which the program runs.
     Needs,
     /// All.
     All,
-    /// Only cures of recordings that are quick to simulate; for others the list names the command that simulates them.
+    /// Only fixes of recordings that are quick to simulate; for others the list names the command that simulates them.
     #[default]
     Quick,
 }
@@ -142,21 +143,21 @@ const SCALAR: u64 = 512;
 /// Entries of a device that are quick to simulate.
 const QUICK: u32 = 100_000;
 
-/// Steps played for the smallest device of one cure.
+/// Steps played for the smallest device of one fix.
 const STEPS_OF_NEEDS: u64 = 4_000_000;
 
-impl Plays {
-    /// Why the cures of a device are not simulated; `None` if they are.
+impl Simulate {
+    /// Why the fixes of a device are not simulated; `None` if they are.
     fn obstacle(self, device: &Device<'_>) -> Option<&'static str> {
         (!self.covers(device)).then_some("run memviz report to simulate them")
     }
 
-    /// What simulates the cures of a device.
+    /// What simulates the fixes of a device.
     fn trial<'d, 'a>(self, device: &'d Device<'a>) -> Trial<'d, 'a> {
         Trial::new(device, self.obstacle(device), if self == Self::Needs { STEPS_OF_NEEDS } else { 0 })
     }
 
-    /// Whether the cures of a device are simulated.
+    /// Whether the fixes of a device are simulated.
     pub(crate) fn covers(self, device: &Device<'_>) -> bool {
         self != Self::Quick || device.history().entries() <= QUICK
     }
@@ -166,12 +167,12 @@ impl Plays {
 const MOST_FOUND: usize = 48;
 
 /// Changes to the program of a device: the largest saving for its cost first.
-pub fn advice(device: &Device<'_>, plays: Plays) -> Vec<Advice> {
+pub fn advice(device: &Device<'_>, plays: Simulate) -> Vec<Advice> {
     advice_of(device, plays, |_| true)
 }
 
 /// The entries of that list about some of the mistakes; only these are simulated.
-pub(crate) fn advice_of(device: &Device<'_>, plays: Plays, is_wanted: fn(RuleKind) -> bool) -> Vec<Advice> {
+pub(crate) fn advice_of(device: &Device<'_>, plays: Simulate, is_wanted: fn(RuleKind) -> bool) -> Vec<Advice> {
     let found = found(device, plays, is_wanted);
     found.map_or_else(Vec::new, |(_, advice)| advice.into_iter().map(|(advice, _)| advice).collect())
 }
@@ -180,7 +181,7 @@ pub(crate) fn advice_of(device: &Device<'_>, plays: Plays, is_wanted: fn(RuleKin
 /// other changes to the program, if there are any.
 pub(crate) fn advice_together(
     device: &Device<'_>,
-    plays: Plays,
+    plays: Simulate,
     first: usize,
 ) -> (Vec<Advice>, Option<Together>, Option<First>) {
     let Some((trial, all)) = found(device, plays, |_| true) else { return (Vec::new(), None, None) };
@@ -207,10 +208,10 @@ pub(crate) fn advice_together(
     (all.into_iter().map(|(advice, _)| advice).collect(), together, first)
 }
 
-/// The findings with their cures, and the trial that simulates them.
+/// The findings with their fixes, and the trial that simulates them.
 fn found<'d, 'a>(
     device: &'d Device<'a>,
-    plays: Plays,
+    plays: Simulate,
     is_wanted: fn(RuleKind) -> bool,
 ) -> Option<(Trial<'d, 'a>, Vec<(Advice, Edit)>)> {
     let mut candidates = candidates(device, plays.covers(device));
@@ -243,7 +244,7 @@ fn best(trial: &Trial<'_, '_>, mut advice: Vec<(Advice, Edit)>) -> Vec<(Advice, 
     advice
 }
 
-/// Leaves out cures that change the same blocks as an earlier cure of the same story at another line.
+/// Leaves out fixes that change the same blocks as an earlier fix of the same story at another line.
 fn without_repetitions(all: Vec<(Advice, Edit)>) -> Vec<(Advice, Edit)> {
     let mut told: Vec<(RuleKind, HashSet<u32, RandomState>)> = Vec::new();
     let mut kept = Vec::with_capacity(all.len());

@@ -1,11 +1,11 @@
-//! Simulates cures, to measure what they save.
+//! Simulates fixes, to measure what they save.
 
 use super::{Advice, Alternative, CodeLine, Edit, Finding, Fix};
 use crate::facts::device::Device;
 use crate::model::bytes::Bytes;
 use crate::model::{AllocatorSettings, FrameId};
 use crate::play::changes::{Edited, Editor, Lives};
-use crate::play::{Outcome, Program, Testbed, Trust, play, program};
+use crate::play::{Outcome, Program, Simulator, Trust, play, program};
 use crate::replay::Metric;
 
 /// A saving below this fraction (1/N) of the peak, or of fewer bytes, is not reported.
@@ -21,22 +21,22 @@ const PLACEMENT_PART: u64 = 200;
 const FROM_THE_START: &str =
     "with the change, the peak is where the recording starts; what the change would save before that is unknown";
 
-/// The saving of a cure.
+/// The saving of a fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Saving {
     /// The saving was simulated.
     Played {
-        /// Peak of allocated bytes, with and without the cure.
+        /// Peak of allocated bytes, with and without the fix.
         allocated: Lowered,
         /// The same of reserved bytes.
         reserved: Lowered,
-        /// The size of the smallest device, as far as known, on which the program always works with the cure, in bytes
+        /// The size of the smallest device, as far as known, on which the program always works with the fix, in bytes
         /// that the allocator can use. `None` if it was not computed.
         needs: Option<u64>,
         /// How far you can trust the allocated bytes.
         trust: Trust,
         /// How far you can trust the reserved bytes: less if the recording starts with free segments. Then both
-        /// programs are simulated without these segments, and the difference is the saving of the cure.
+        /// programs are simulated without these segments, and the difference is the saving of the fix.
         reserved_trust: Trust,
         /// Why the allocated bytes cannot be trusted further; empty if they are exact.
         because: String,
@@ -52,10 +52,10 @@ pub enum Saving {
     },
 }
 
-/// A peak that a cure lowers.
+/// A peak that a fix lowers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lowered {
-    /// Bytes without the cure.
+    /// Bytes without the fix.
     pub before: u64,
     /// Bytes with it.
     pub after: u64,
@@ -94,15 +94,15 @@ impl Saving {
     }
 }
 
-/// The program of a device, ready to simulate cures.
+/// The program of a device, ready to simulate fixes.
 pub(super) struct Trial<'d, 'a> {
     device: &'d Device<'a>,
     editor: Editor<'d, 'a>,
     /// The program and its result under the recorded settings, or why it cannot be simulated.
-    testbed: Result<(Testbed, Outcome), &'static str>,
+    simulator: Result<(Simulator, Outcome), &'static str>,
     /// The most bytes that the program reserves if it starts without free segments; `None` if it starts with none anyway.
     without_cache: Option<u64>,
-    /// Number of simulated steps in the search for the smallest device of each cure.
+    /// Number of simulated steps in the search for the smallest device of each fix.
     budget: u64,
 }
 
@@ -110,19 +110,19 @@ impl<'d, 'a> Trial<'d, 'a> {
     /// Prepares simulations; an obstacle is the reason why nothing is simulated.
     pub fn new(device: &'d Device<'a>, obstacle: Option<&'static str>, budget: u64) -> Self {
         let program = obstacle.map_or_else(|| program(device), Err);
-        let testbed = program.map(|program| {
-            let mut testbed = Testbed::new(device.track, program, None, None);
+        let simulator = program.map(|program| {
+            let mut simulator = Simulator::new(device.track, program, None, None);
             // How much a program needs is measured on an unlimited device.
-            testbed.capacity = None;
-            let outcome = play(&testbed.program, &testbed.setup(&testbed.settings));
-            (testbed, outcome)
+            simulator.capacity = None;
+            let outcome = play(&simulator.program, &simulator.setup(&simulator.settings));
+            (simulator, outcome)
         });
         let without_cache =
-            testbed.as_ref().ok().and_then(|(testbed, _)| reserved_without_cache(testbed, &testbed.program));
-        Self { device, editor: Editor::new(device), testbed, without_cache, budget }
+            simulator.as_ref().ok().and_then(|(simulator, _)| reserved_without_cache(simulator, &simulator.program));
+        Self { device, editor: Editor::new(device), simulator, without_cache, budget }
     }
 
-    /// A finding with the saving of its cure; `None` if the saving is too small.
+    /// A finding with the saving of its fix; `None` if the saving is too small.
     pub fn advice(&self, finding: Finding) -> Option<(Advice, Edit)> {
         let Finding { kind, line, evidence, cost, fixes } = finding;
         let mut fixes = fixes.into_iter();
@@ -149,7 +149,7 @@ impl<'d, 'a> Trial<'d, 'a> {
             if policy.is_reserved_uncertain {
                 *reserved_trust = Trust::Uncertain;
             }
-            let is_cut = self.testbed.as_ref().is_ok_and(|(testbed, _)| !testbed.program.refusals.is_empty());
+            let is_cut = self.simulator.as_ref().is_ok_and(|(simulator, _)| !simulator.program.refusals.is_empty());
             if is_cut && policy.piles_up && *trust != Trust::Uncertain {
                 (*trust, *reserved_trust) = (Trust::Uncertain, Trust::Uncertain);
                 "the program ran out of memory, so what it would have done next is unknown".clone_into(because);
@@ -161,7 +161,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         Some((Advice { kind, line, change, evidence, cost, copies, code, saving, alternatives }, edit))
     }
 
-    /// Bytes that a cure copies to the CPU: all results that the program collects there.
+    /// Bytes that a fix copies to the CPU: all results that the program collects there.
     fn copies(&self, edit: &Edit) -> Option<u64> {
         let lives = edit.only_lives()?;
         let requested =
@@ -192,8 +192,8 @@ impl<'d, 'a> Trial<'d, 'a> {
         Some(saving)
     }
 
-    /// Drops cures that are part of a leak: if memory accumulates, another cure counts only if it lowers the peak of
-    /// allocated memory, and still does so once the leak is cured.
+    /// Drops fixes that are part of a leak: if memory accumulates, another fix counts only if it lowers the peak of
+    /// allocated memory, and still does so once the leak is fixed.
     pub fn drop_parts_of_a_leak(&self, all: &mut Vec<(Advice, Edit)>) {
         let Some((leak, fixed)) = all.first().cloned() else { return };
         let Some(fixed) = fixed.only_lives() else { return };
@@ -227,10 +227,10 @@ impl<'d, 'a> Trial<'d, 'a> {
         Some(CodeLine { label, file: text(data.filename), line: data.line, function: text(data.name), text: None })
     }
 
-    /// The saving of a cure; `None` if it is too small to mention.
+    /// The saving of a fix; `None` if it is too small to mention.
     pub fn saving(&self, edit: &Edit) -> Option<Saving> {
-        let (testbed, before) = match &self.testbed {
-            Ok(testbed) => testbed,
+        let (simulator, before) = match &self.simulator {
+            Ok(simulator) => simulator,
             Err(because) => return self.not_played(edit, (*because).to_owned()),
         };
         let (_, edited, settings) = match self.changed(edit) {
@@ -239,19 +239,19 @@ impl<'d, 'a> Trial<'d, 'a> {
         };
         let settings = &settings;
         let changed = |edited: &Edited| {
-            let mut run = testbed.run_changed(edited, &[], settings, true, self.budget);
+            let mut run = simulator.run_changed(edited, &[], settings, true, self.budget);
             let is_at_start = |outcome: &Outcome| {
-                let start = || play(&edited.program.up_to(1), &testbed.setup(settings)).max_allocated;
+                let start = || play(&edited.program.up_to(1), &simulator.setup(settings)).max_allocated;
                 !self.device.history().completeness.is_complete() && outcome.max_allocated <= start()
             };
             if run.trust == Trust::Predicted && run.outcome.as_ref().is_some_and(is_at_start) {
                 run.trust = Trust::Uncertain;
                 FROM_THE_START.clone_into(&mut run.because);
             }
-            (run, reserved_without_cache(testbed, &edited.program))
+            (run, reserved_without_cache(simulator, &edited.program))
         };
         let (run, without_cache) = if edit.settings.is_some() {
-            (testbed.run(settings, false, self.budget), None)
+            (simulator.run(settings, false, self.budget), None)
         } else {
             let (run, without_cache) = changed(&edited);
             // Emptying the cache also releases the segments that were free at the start.
@@ -259,7 +259,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         };
         let Some(after) = run.outcome else { return self.not_played(edit, run.because) };
         let recorded = self.recorded(before);
-        // What a simulation gets wrong, it gets wrong with and without the cure: the recorded peak is reduced by the difference. An
+        // What a simulation gets wrong, it gets wrong with and without the fix: the recorded peak is reduced by the difference. An
         // exact result needs no such correction, and the recorded settings may not be simulated as exactly.
         let lowered = |recorded: u64, (before, after): (u64, u64)| match run.trust {
             Trust::Exact => Lowered { before: recorded, after },
@@ -281,7 +281,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         let is_notable = |lowered: Lowered, played: u64| lowered.is_notable() && lowered.by() >= played / NOTABLE_PART;
         let is_worth_it = (is_notable(allocated, before.max_allocated)
             || is_notable(reserved, before.max_reserved) && reserved_trust == run.trust)
-            // A change that raises one peak by as much as it lowers the other is not a cure.
+            // A change that raises one peak by as much as it lowers the other is not a fix.
             && reserved.adds() < allocated.by().max(1)
             && allocated.adds() < reserved.by().max(1);
         let needs = run.capacities.enough.filter(|_| self.budget > 0);
@@ -296,34 +296,34 @@ impl<'d, 'a> Trial<'d, 'a> {
         })
     }
 
-    /// The recorded peaks, allocated and reserved, from which the simulated saving of a cure is subtracted. If a
+    /// The recorded peaks, allocated and reserved, from which the simulated saving of a fix is subtracted. If a
     /// request failed, the peaks of the simulation, which include that request.
     fn recorded(&self, simulated: &Outcome) -> [u64; 2] {
-        let is_whole = |(testbed, _): &(Testbed, Outcome)| testbed.program.refusals.is_empty();
-        if !self.testbed.as_ref().is_ok_and(is_whole) {
+        let is_whole = |(simulator, _): &(Simulator, Outcome)| simulator.program.refusals.is_empty();
+        if !self.simulator.as_ref().is_ok_and(is_whole) {
             return [simulated.max_allocated, simulated.max_reserved];
         }
         let maxima = &self.device.history().maxima;
         [Metric::Allocated, Metric::Reserved].map(|metric| maxima[metric as usize].bytes.max(0).unsigned_abs())
     }
 
-    /// The program with a cure, and the settings that it runs with; an error says why it cannot be simulated.
-    pub fn changed(&self, edit: &Edit) -> Result<(&Testbed, Edited, AllocatorSettings), String> {
-        let (testbed, _) = self.testbed.as_ref().map_err(|because| (*because).to_owned())?;
+    /// The program with a fix, and the settings that it runs with; an error says why it cannot be simulated.
+    pub fn changed(&self, edit: &Edit) -> Result<(&Simulator, Edited, AllocatorSettings), String> {
+        let (simulator, _) = self.simulator.as_ref().map_err(|because| (*because).to_owned())?;
         if let Some(because) = edit.unsimulated {
             return Err(because.to_owned());
         }
-        let edited = self.editor.apply_with_lives(&testbed.program, &edit.changes, &edit.lives);
-        let settings = edit.settings.as_ref().unwrap_or(&testbed.settings).clone();
-        Ok((testbed, edited.map_err(|refusal| refusal.because)?, settings))
+        let edited = self.editor.apply_with_lives(&simulator.program, &edit.changes, &edit.lives);
+        let settings = edit.settings.as_ref().unwrap_or(&simulator.settings).clone();
+        Ok((simulator, edited.map_err(|refusal| refusal.because)?, settings))
     }
 
-    /// Bytes that the allocator can use on a device of this size, or of the recorded one: see [`Testbed::on_device`].
+    /// Bytes that the allocator can use on a device of this size, or of the recorded one: see [`Simulator::on_device`].
     pub fn usable(&self, capacity: Option<u64>) -> Option<u64> {
-        self.testbed.as_ref().ok().and_then(|(testbed, _)| testbed.device(capacity).0)
+        self.simulator.as_ref().ok().and_then(|(simulator, _)| simulator.device(capacity).0)
     }
 
-    /// An upper bound for a cure that is not simulated; `None` if even that is too small.
+    /// An upper bound for a fix that is not simulated; `None` if even that is too small.
     fn not_played(&self, edit: &Edit, because: String) -> Option<Saving> {
         let highest = self.device.history().maxima[Metric::Allocated as usize];
         let Some(at_most) = edit.only_lives().and_then(|lives| lives.at_most(self.device, highest.instant)) else {
@@ -338,6 +338,6 @@ impl<'d, 'a> Trial<'d, 'a> {
 
 /// The most bytes that a program reserves under the recorded settings if it starts without its free segments; `None`
 /// if it starts with none anyway.
-fn reserved_without_cache(testbed: &Testbed, program: &Program) -> Option<u64> {
-    Some(play(&program.without_cache()?, &testbed.setup(&testbed.settings)).max_reserved)
+fn reserved_without_cache(simulator: &Simulator, program: &Program) -> Option<u64> {
+    Some(play(&program.without_cache()?, &simulator.setup(&simulator.settings)).max_reserved)
 }

@@ -41,7 +41,7 @@ impl<'d, 'a> Function<'d, 'a> {
     }
 
     /// The instant by which a variable has freed the results of a call, given when its line runs again.
-    pub fn let_go(&self, call: &ModelCall, next: Option<&&ModelCall>, again: Instant) -> Instant {
+    pub fn released(&self, call: &ModelCall, next: Option<&&ModelCall>, again: Instant) -> Instant {
         let track = self.device.track;
         if let Some(next) = next.filter(|_| self.returns) {
             return next.start.min(again);

@@ -1,41 +1,41 @@
-//! Predicts what a device would need with some of its cures, other settings or another size, and its memory over time.
+//! Predicts what a device would need with some of its fixes, other settings or another size, and its memory over time.
 
 use super::trial::Trial;
-use super::{Advice, Alternative, Edit, Finding, Plays, Saving, best, candidates};
+use super::{Advice, Alternative, Edit, Finding, Saving, Simulate, best, candidates};
 use crate::analysis::scene::Column;
 use crate::error::{Error, Result};
 use crate::facts::device::Device;
 use crate::input::alloc_conf::{parse, rest_of};
 use crate::model::{AllocatorSettings, HOST_DEVICE};
 use crate::play::changes::{Edited, Lives};
-use crate::play::{Program, Run, Setup, Step, Testbed, over_time};
+use crate::play::{Program, Run, Setup, Simulator, Step, over_time};
 use crate::replay::{Instant, Metric};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
-/// What to try: cures of the list, other allocator settings, or another device.
+/// What to try: fixes of the list, other allocator settings, or another device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// Places in the list of cures; the alternatives follow the list.
-    pub cures: Vec<usize>,
+    /// Places in the list of fixes; the alternatives follow the list.
+    pub fixes: Vec<usize>,
     /// The settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them; `None` for the recorded ones.
     pub alloc_conf: Option<String>,
     /// Bytes of the device: the total capacity in PyTorch's messages.
     pub capacity: Option<u64>,
 }
 
-setters!(Attempt { cures: Vec<usize>, alloc_conf: Option<String>, capacity: Option<u64> });
+setters!(Attempt { fixes: Vec<usize>, alloc_conf: Option<String>, capacity: Option<u64> });
 
 impl Attempt {
-    /// Whether this is simulated on a device, as `memviz simulate` does. Cures alone are measured without one.
+    /// Whether this is simulated on a device, as `memviz simulate` does. Fixes alone are measured without one.
     fn has_device(&self) -> bool {
         self.alloc_conf.is_some() || self.capacity.is_some()
     }
 }
 
-/// A device with its list of cures; any of them can be tried, with any settings, on a device of any size.
+/// A device with its list of fixes; any of them can be tried, with any settings, on a device of any size.
 pub struct WhatIf<'d, 'a> {
     device: &'d Device<'a>,
     /// The simulator, created at the first attempt.
@@ -43,10 +43,10 @@ pub struct WhatIf<'d, 'a> {
     list: Vec<(Advice, Edit)>,
 }
 
-/// A list of cures under construction, in parts that take about as long as one simulation.
-pub struct CureSearch<'d, 'a> {
+/// A list of fixes under construction, in parts that take about as long as one simulation.
+pub struct FixSearch<'d, 'a> {
     device: &'d Device<'a>,
-    plays: Plays,
+    plays: Simulate,
     /// Findings to simulate, once the finders have run.
     waiting: Option<std::vec::IntoIter<Finding>>,
     trial: Option<Trial<'d, 'a>>,
@@ -63,8 +63,8 @@ pub struct OverTime {
 }
 
 /// What can be tried at a place.
-struct Cure<'t> {
-    /// The place that the cure takes in the list: its own, or that of the cure that it replaces.
+struct Choice<'t> {
+    /// The place that the fix takes in the list: its own, or that of the fix that it replaces.
     instead_of: usize,
     saving: &'t Saving,
     edit: Cow<'t, Edit>,
@@ -72,20 +72,20 @@ struct Cure<'t> {
 
 /// A program that is ready to simulate.
 struct Prepared<'t> {
-    testbed: Cow<'t, Testbed>,
+    simulator: Cow<'t, Simulator>,
     edited: Edited,
     settings: AllocatorSettings,
     /// Whether the settings are the recorded ones.
     is_recorded: bool,
 }
 
-impl<'d, 'a> CureSearch<'d, 'a> {
+impl<'d, 'a> FixSearch<'d, 'a> {
     /// Starts a search on a device.
-    pub fn of(device: &'d Device<'a>, plays: Plays) -> Self {
+    pub fn of(device: &'d Device<'a>, plays: Simulate) -> Self {
         Self { device, plays, waiting: None, trial: None, list: Vec::new() }
     }
 
-    /// Does the next part: runs the finders, simulates the program, then one cure at a time. Returns whether a part was left.
+    /// Does the next part: runs the finders, simulates the program, then one fix at a time. Returns whether a part was left.
     pub fn step(&mut self) -> bool {
         let Some(waiting) = &mut self.waiting else {
             self.waiting = Some(candidates(self.device, true).into_iter());
@@ -101,7 +101,7 @@ impl<'d, 'a> CureSearch<'d, 'a> {
         true
     }
 
-    /// The cures of the device, after doing all remaining parts.
+    /// The fixes of the device, after doing all remaining parts.
     pub fn finish(mut self) -> WhatIf<'d, 'a> {
         while self.step() {}
         let list = self.trial.as_ref().map_or_else(Vec::new, |trial| best(trial, self.list));
@@ -110,9 +110,9 @@ impl<'d, 'a> CureSearch<'d, 'a> {
 }
 
 impl<'d, 'a> WhatIf<'d, 'a> {
-    /// The cures of a device.
-    pub fn of(device: &'d Device<'a>, plays: Plays) -> Self {
-        CureSearch::of(device, plays).finish()
+    /// The fixes of a device.
+    pub fn of(device: &'d Device<'a>, plays: Simulate) -> Self {
+        FixSearch::of(device, plays).finish()
     }
 
     /// The list, as [`super::advice`] returns it.
@@ -120,37 +120,37 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         self.list.iter().map(|(advice, _)| advice)
     }
 
-    /// The alternatives of the list, each with the place of the cure that it can replace. Their own places follow
+    /// The alternatives of the list, each with the place of the fix that it can replace. Their own places follow
     /// those of the list, in this order.
     pub fn alternatives(&self) -> impl Iterator<Item = (usize, &Alternative)> {
         let list = self.list.iter().enumerate();
         list.flat_map(|(place, (advice, _))| advice.alternatives.iter().map(move |other| (place, other)))
     }
 
-    /// Whether a cure of the list can be combined with others.
+    /// Whether a fix of the list can be combined with others.
     pub fn combines(&self, place: usize) -> bool {
-        self.at(place).is_some_and(|cure| cure.edit.only_lives().is_some())
+        self.at(place).is_some_and(|fix| fix.edit.only_lives().is_some())
     }
 
-    /// The joint saving of some cures of the list; `None` if it is too small to mention.
+    /// The joint saving of some fixes of the list; `None` if it is too small to mention.
     pub fn saving(&self, chosen: &[usize]) -> Result<Option<Saving>> {
         let edit = self.edit(chosen)?;
         Ok(match chosen {
-            &[one] => self.at(one).map(|cure| cure.saving.clone()),
+            &[one] => self.at(one).map(|fix| fix.saving.clone()),
             _ => self.trial()?.saving(&edit),
         })
     }
 
-    /// Runs the program with other settings or on another device, and with some cures of the list. Without cures, this
+    /// Runs the program with other settings or on another device, and with some fixes of the list. Without fixes, this
     /// is the run of these settings in [`SimulateReport`], but without the sizes of devices on which it works.
     ///
     /// [`SimulateReport`]: crate::analysis::simulate::SimulateReport
     pub fn run(&self, attempt: &Attempt) -> Result<Run> {
-        let Prepared { testbed, edited, settings, is_recorded } = self.prepared(attempt)?;
-        if attempt.cures.is_empty() {
-            return Ok(testbed.run(&settings, is_recorded, 0));
+        let Prepared { simulator, edited, settings, is_recorded } = self.prepared(attempt)?;
+        if attempt.fixes.is_empty() {
+            return Ok(simulator.run(&settings, is_recorded, 0));
         }
-        Ok(testbed.run_changed(&edited, &[], &settings, is_recorded, 0))
+        Ok(simulator.run_changed(&edited, &[], &settings, is_recorded, 0))
     }
 
     /// Bytes of the device of an attempt that the allocator can use; `None` for an unlimited device.
@@ -165,20 +165,21 @@ impl<'d, 'a> WhatIf<'d, 'a> {
     /// depends on where the driver places segments, so it may grow at other requests than in the recording.
     ///
     /// # Errors
-    /// If the list has no such cure; if a cure cannot be simulated, or not together with others; if PyTorch would
+    /// If the list has no such fix; if a fix cannot be simulated, or not together with others; if PyTorch would
     /// refuse the settings; if nothing on the device can be simulated.
     pub fn over_time(&self, metric: Metric, attempt: &Attempt) -> Result<Option<OverTime>> {
-        let Prepared { testbed, edited, settings, .. } = self.prepared(attempt)?;
+        let Prepared { simulator, edited, settings, .. } = self.prepared(attempt)?;
         let is_known = match metric {
             Metric::Allocated => true,
             Metric::Active | Metric::Requested => false,
-            Metric::Reserved => testbed.program.without_cache().is_none(),
+            Metric::Reserved => simulator.program.without_cache().is_none(),
         };
-        let program = testbed.as_simulated(&edited.program, &settings).filter(|_| is_known);
+        let program = simulator.as_simulated(&edited.program, &settings).filter(|_| is_known);
         let history = self.device.history();
         // Steps that were not recorded here happen right after the previous instant.
         let instant = |step: &Step| edited.recorded_instant(step, history).unwrap_or(step.entry);
-        Ok(program.map(|program| OverTime::of(&program, &testbed.setup(&settings), metric, history.entries(), instant)))
+        Ok(program
+            .map(|program| OverTime::of(&program, &simulator.setup(&settings), metric, history.entries(), instant)))
     }
 
     fn trial(&self) -> Result<&Trial<'d, 'a>> {
@@ -190,11 +191,11 @@ impl<'d, 'a> WhatIf<'d, 'a> {
 
     /// The attempt, ready to simulate.
     fn prepared(&self, attempt: &Attempt) -> Result<Prepared<'_>> {
-        let edit = self.edit(&attempt.cures)?;
-        let (testbed, edited, mut settings) = self.trial()?.changed(&edit).map_err(Error::Request)?;
+        let edit = self.edit(&attempt.fixes)?;
+        let (simulator, edited, mut settings) = self.trial()?.changed(&edit).map_err(Error::Request)?;
         let mut is_recorded = edit.settings.is_none();
         if !attempt.has_device() {
-            return Ok(Prepared { testbed: Cow::Borrowed(testbed), edited, settings, is_recorded });
+            return Ok(Prepared { simulator: Cow::Borrowed(simulator), edited, settings, is_recorded });
         }
         if let Some(text) = &attempt.alloc_conf {
             if !is_recorded {
@@ -205,33 +206,33 @@ impl<'d, 'a> WhatIf<'d, 'a> {
             settings = parse(text, rest).map_err(|error| Error::Request(error.to_string()))?;
             is_recorded = false;
         }
-        Ok(Prepared { testbed: Cow::Owned(testbed.on_device(attempt.capacity)), edited, settings, is_recorded })
+        Ok(Prepared { simulator: Cow::Owned(simulator.on_device(attempt.capacity)), edited, settings, is_recorded })
     }
 
-    /// The cure, or the alternative, at a place.
-    fn at(&self, place: usize) -> Option<Cure<'_>> {
+    /// The fix, or the alternative, at a place.
+    fn at(&self, place: usize) -> Option<Choice<'_>> {
         if let Some((advice, edit)) = self.list.get(place) {
-            return Some(Cure { instead_of: place, saving: &advice.saving, edit: Cow::Borrowed(edit) });
+            return Some(Choice { instead_of: place, saving: &advice.saving, edit: Cow::Borrowed(edit) });
         }
         let (instead_of, other) = self.alternatives().nth(place.checked_sub(self.list.len())?)?;
-        Some(Cure { instead_of, saving: &other.saving, edit: Cow::Owned(other.lives.clone().into()) })
+        Some(Choice { instead_of, saving: &other.saving, edit: Cow::Owned(other.lives.clone().into()) })
     }
 
-    /// One edit for all chosen cures.
+    /// One edit for all chosen fixes.
     fn edit(&self, chosen: &[usize]) -> Result<Cow<'_, Edit>> {
         let wrong = |message: &str| Error::Request(message.to_owned());
         let none = || wrong("expected positions in the list of fixes, found one that is not in the list");
-        let cures = chosen.iter().map(|&place| self.at(place).ok_or_else(none));
-        let mut cures: Vec<Cure<'_>> = cures.collect::<Result<_>>()?;
-        if cures.len() == 1 {
-            return cures.pop().map(|cure| cure.edit).ok_or_else(none);
+        let fixes = chosen.iter().map(|&place| self.at(place).ok_or_else(none));
+        let mut fixes: Vec<Choice<'_>> = fixes.collect::<Result<_>>()?;
+        if fixes.len() == 1 {
+            return fixes.pop().map(|fix| fix.edit).ok_or_else(none);
         }
-        let mut cured = HashSet::new();
-        if !cures.iter().all(|cure| cured.insert(cure.instead_of)) {
+        let mut fixed = HashSet::new();
+        if !fixes.iter().all(|fix| fixed.insert(fix.instead_of)) {
             return Err(wrong("expected at most one fix for each mistake, found two for the same one"));
         }
-        let lives = cures.iter().map(|cure| {
-            cure.edit.only_lives().ok_or_else(|| wrong("one of these fixes cannot be simulated together with others"))
+        let lives = fixes.iter().map(|fix| {
+            fix.edit.only_lives().ok_or_else(|| wrong("one of these fixes cannot be simulated together with others"))
         });
         let lives: Vec<&Lives> = lives.collect::<Result<_>>()?;
         Ok(Cow::Owned(Lives::merged(lives.into_iter()).into()))

@@ -83,8 +83,8 @@ fn wasted<'c>(device: &Device<'_>, all: &ModelCalls, of_line: &[&'c ModelCall]) 
     };
     let outliving = calls.windows(3).filter(outlives).count();
     let piles_up = calls.len() >= 3 && outliving * 2 >= calls.len() - 2;
-    let is_let_go = kept(first).iter().any(|(_, made)| made.freed != NEVER);
-    if !piles_up && !is_let_go {
+    let is_released = kept(first).iter().any(|(_, made)| made.freed != NEVER);
+    if !piles_up && !is_released {
         return None;
     }
     let most = calls.iter().map(|call| bytes(&kept(call))).max()?;
@@ -240,7 +240,7 @@ fn returned(device: &Device<'_>, call: &ModelCall, calls: &[&ModelCall]) -> Vec<
         let around = calls.iter().find(|call| call.start < again.born && again.born <= call.end);
         around.map_or(again.born, |call| call.end)
     });
-    // Backward does not need the logits: a cure that frees them early keeps only the loss.
+    // Backward does not need the logits: a fix that frees them early keeps only the loss.
     let is_bound = again.is_none_or(|again| freed >= again);
     let cached = made.iter().map(|&(index, _)| index).filter(|&index| is_bound && is_cached(device, stack_of(index)));
     cached.chain([logits]).map(|index| (index, again)).collect()

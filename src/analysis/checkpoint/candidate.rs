@@ -10,7 +10,7 @@ use crate::model::Action;
 use crate::parallel;
 use crate::play::changes::checkpointable::{Checkpointable, PassObstacle, held_at};
 use crate::play::changes::{Chosen, CodeChange, Edited, Editor};
-use crate::play::{Program, Setup, Testbed, allocated_over_time, blocks_at_peak, most_allocated};
+use crate::play::{Program, Setup, Simulator, allocated_over_time, blocks_at_peak, most_allocated};
 use crate::replay::{Instant, Metric};
 use crate::sorting::SortRows;
 use serde::Serialize;
@@ -103,10 +103,10 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         let is_long = entries > LONGEST_PLAY;
         let until = is_long.then(|| editor.choice().end_of_step(peak, entries).max(PLAYED));
         let program = Program::within(device.track, until)?;
-        let testbed = Testbed::new(device.track, program, None, None);
-        let setup = testbed.setup(&testbed.settings);
+        let simulator = Simulator::new(device.track, program, None, None);
+        let setup = simulator.setup(&simulator.settings);
         let curve = is_long.then(|| AllocatedCurve::of(device.track));
-        Some(Self { device, editor, functions, program: testbed.program, setup, curve })
+        Some(Self { device, editor, functions, program: simulator.program, setup, curve })
     }
 
     /// The best function that saves something, and how many were not tried because there are so many. A function whose

@@ -6,7 +6,7 @@
 
 mod align;
 mod completed;
-mod cured;
+mod fixed;
 mod growth;
 mod largest;
 mod over_time;
@@ -17,7 +17,7 @@ mod staged;
 mod sums;
 
 pub use completed::{plans_beside, ran_out};
-pub use cured::{FIRST, FitCure, FitPlans, FitTogether};
+pub use fixed::{FIRST, FitFix, FitPlans, FitTogether};
 pub use largest::Largest;
 pub use over_time::PredictedOverTime;
 pub use prediction::{Doubt, Prediction};

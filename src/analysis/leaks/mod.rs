@@ -7,7 +7,7 @@
 pub mod growth;
 mod projection;
 
-use crate::analysis::advice::{Advice, Plays, RuleKind, advice_of};
+use crate::analysis::advice::{Advice, RuleKind, Simulate, advice_of};
 use crate::error::{Error, Result};
 use crate::facts::code::sites::{CodeOrigin, LONGEST_STACK, Sites};
 use crate::facts::device::{Device, Devices};
@@ -48,7 +48,7 @@ pub struct LeakOptions {
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
     /// Whether to look for mistakes in the program, and which cures to simulate.
-    pub cures: Option<Plays>,
+    pub cures: Option<Simulate>,
     /// Whether to look only for mistakes that let memory grow, as [`DeviceLeaks::of_growth`] lists them.
     pub cures_of_growth: bool,
     /// Whether only rows are needed: then memory at the ends of steps and the projection are omitted.
@@ -70,7 +70,7 @@ setters!(LeakOptions {
     inference: Inference,
     top: Option<usize>,
     devices: Vec<DeviceId>,
-    cures: Option<Plays>,
+    cures: Option<Simulate>,
     cures_of_growth: bool,
 });
 

@@ -2,7 +2,7 @@
 
 use super::cause::{Cause, Facts};
 use super::request::{Request, Serving};
-use super::settings::{Plays, Replayed};
+use super::settings::{Replayed, Simulate};
 use crate::allocator::SizeRules;
 use crate::facts::code::sites::Sites;
 use crate::facts::grouping::private_pools::{PoolKind, PrivatePools};
@@ -118,7 +118,7 @@ pub(super) struct Adviser<'a> {
     pub layout: &'a Layout,
     pub cause: Cause,
     /// The history to simulate, if this is possible.
-    pub plays: Option<&'a Plays<'a>>,
+    pub plays: Option<&'a Simulate<'a>>,
 }
 
 impl Adviser<'_> {

@@ -13,7 +13,7 @@ pub use request::{Request, Retry, Serving};
 pub use settings::Replayed;
 
 use crate::allocator::SettingsWarning;
-use crate::analysis::advice::{Advice as Cure, Plays as CurePlays, advice as cures};
+use crate::analysis::advice::{Advice as Cure, Simulate as CurePlays, advice as cures};
 use crate::analysis::ledger::Ledger;
 use crate::analysis::peak::comparison::Comparison;
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
@@ -32,7 +32,7 @@ use crate::play::plans::DevicePlans;
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric, Track};
 use crate::wire::ranks::FailureSignature;
 use advice::Turnover;
-use settings::Plays;
+use settings::Simulate;
 
 /// Number of failed requests of a device whose history is replayed with other settings: a replay takes as long as reading.
 const REPLAYED: usize = 3;
@@ -245,7 +245,7 @@ struct Explainer<'d, 'a> {
     options: &'d OomOptions,
     grouper: Grouper<'d>,
     capacity: cause::KnownCapacity,
-    plays: Plays<'a>,
+    plays: Simulate<'a>,
 }
 
 /// The entries of a device's failed requests that can be explained.
@@ -372,7 +372,7 @@ impl<'d, 'a> Explainer<'d, 'a> {
         if !failed.is_empty() {
             grouper = grouper.inferring(device, options.inference, Metric::Allocated);
         }
-        Self { device, options, grouper, capacity: cause::known_capacity(track, failed), plays: Plays::of(track) }
+        Self { device, options, grouper, capacity: cause::known_capacity(track, failed), plays: Simulate::of(track) }
     }
 
     fn explain(&self, entry: u32, layout: &Layout, turnover: &Turnover<'_>, detail: Detail) -> Oom {

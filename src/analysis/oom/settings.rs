@@ -23,13 +23,13 @@ pub struct Replayed {
 }
 
 /// The program of a device, read when it is first simulated.
-pub(super) struct Plays<'a> {
+pub(super) struct Simulate<'a> {
     track: Track<'a>,
     program: OnceCell<Option<Program>>,
     is_reproduced: OnceCell<bool>,
 }
 
-impl<'a> Plays<'a> {
+impl<'a> Simulate<'a> {
     pub fn of(track: Track<'a>) -> Self {
         Self { track, program: OnceCell::new(), is_reproduced: OnceCell::new() }
     }
@@ -120,7 +120,7 @@ mod tests {
         let capacity = reserved + free;
         assert_eq!(capacity, really_reserved + really_free);
         let settings = AllocatorSettings { expandable_segments: true, ..plain.snapshot.settings.clone() };
-        let replayed = Plays::of(tracks[0]).replay(&settings, entry, capacity);
+        let replayed = Simulate::of(tracks[0]).replay(&settings, entry, capacity);
         assert_eq!(replayed, Some(Replayed { fails_at: Some(entry), reserved: really_reserved, capacity }));
     }
 }

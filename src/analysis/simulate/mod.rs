@@ -11,7 +11,7 @@ use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::parallel;
 use crate::play::changes::{Change, Editor};
 use crate::play::{
-    Context, Difference, Program, Releases, Run, Testbed, candidates, host, is_notable_part, lacks, program,
+    Context, Difference, Program, Releases, Run, Simulator, candidates, host, is_notable_part, lacks, program,
     recommended,
 };
 use crate::replay::{Anomalies, Completeness};
@@ -235,34 +235,34 @@ impl DeviceSimulation {
             simulation.play_host(device, &program, options);
             return simulation;
         }
-        let testbed = Testbed::new(device.track, program, options.capacity, options.context);
-        simulation.capacity = testbed.capacity;
-        simulation.is_full_device = testbed.is_full_device;
-        simulation.context = options.capacity.map(|total| testbed.context.within(total));
-        simulation.releases = testbed.program.releases;
-        simulation.difference = Some(testbed.difference.clone());
-        simulation.live_bytes = Some(testbed.program.live_bytes(&SizeRules::device(&testbed.settings)));
+        let simulator = Simulator::new(device.track, program, options.capacity, options.context);
+        simulation.capacity = simulator.capacity;
+        simulation.is_full_device = simulator.is_full_device;
+        simulation.context = options.capacity.map(|total| simulator.context.within(total));
+        simulation.releases = simulator.program.releases;
+        simulation.difference = Some(simulator.difference.clone());
+        simulation.live_bytes = Some(simulator.program.live_bytes(&SizeRules::device(&simulator.settings)));
 
         let swept = if options.sweep {
-            candidates::candidates(&testbed.settings, testbed.capacity.is_some())
+            candidates::candidates(&simulator.settings, simulator.capacity.is_some())
         } else {
             Vec::new()
         };
         let others: Vec<&AllocatorSettings> = options.settings.iter().chain(&swept).collect();
         let turns_on = |settings: &&AllocatorSettings| settings.expandable_segments;
-        if !testbed.settings.expandable_segments && others.iter().any(turns_on) {
+        if !simulator.settings.expandable_segments && others.iter().any(turns_on) {
             simulation.expandable_conflicts = conflicts(device.track, device.sites());
         }
         let editor = Editor::new(device);
-        let edited = (!options.changes.is_empty()).then(|| editor.apply(&testbed.program, &options.changes));
-        let most = MOST_PLAYS * testbed.program.len() as u64;
+        let edited = (!options.changes.is_empty()).then(|| editor.apply(&simulator.program, &options.changes));
+        let most = MOST_PLAYS * simulator.program.len() as u64;
         let budget = if options.sweep { SWEEP_BUDGET } else { NAMED_BUDGET };
         let budget = (budget / (1 + others.len()) as u64).min(most);
         // The same with and without other settings, so that all answers show the same figure.
-        let recorded = testbed.run(&testbed.settings, true, NAMED_BUDGET.min(most));
+        let recorded = simulator.run(&simulator.settings, true, NAMED_BUDGET.min(most));
         let play = |settings: &AllocatorSettings, is_recorded: bool| match &edited {
-            None => testbed.run(settings, is_recorded, budget),
-            Some(Ok(edited)) => testbed.run_changed(edited, &options.changes, settings, is_recorded, budget),
+            None => simulator.run(settings, is_recorded, budget),
+            Some(Ok(edited)) => simulator.run_changed(edited, &options.changes, settings, is_recorded, budget),
             Some(Err(refusal)) => Run {
                 changes: options.changes.iter().map(ToString::to_string).collect(),
                 ..Run::refused(settings, is_recorded, &format!("{} ({})", refusal.because, refusal.change))
@@ -273,8 +273,8 @@ impl DeviceSimulation {
             runs.sort_rows_by_key(|run| run.needs().unwrap_or(u64::MAX));
         }
         let is_served = recorded.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_none());
-        simulation.refused_otherwise = testbed.is_full_device && is_served;
-        let changed = edited.is_some().then(|| play(&testbed.settings, true));
+        simulation.refused_otherwise = simulator.is_full_device && is_served;
+        let changed = edited.is_some().then(|| play(&simulator.settings, true));
         simulation.runs = std::iter::once(recorded).chain(changed).chain(runs).collect();
         simulation
     }

@@ -4,7 +4,7 @@
 //! Every figure is also in the answer of another command; here they are only selected. Bytes decide what is worth a
 //! line: details that cannot matter to a user who is out of memory are left out.
 
-use super::advice::{Advice, Plays, RuleKind, advice};
+use super::advice::{Advice, RuleKind, Simulate, advice};
 use super::checkpoint::DeviceCheckpoint;
 use super::fragmentation::{Stranded, idle};
 use super::leaks::growth::{Rate, Verdict};
@@ -39,10 +39,10 @@ pub struct TriageOptions {
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
     /// Which fixes are simulated.
-    pub plays: Plays,
+    pub plays: Simulate,
 }
 
-setters!(TriageOptions { inference: Inference, devices: Vec<DeviceId>, plays: Plays });
+setters!(TriageOptions { inference: Inference, devices: Vec<DeviceId>, plays: Simulate });
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
@@ -426,7 +426,9 @@ impl Failure {
             cause: first.cause,
             is_limited: first.evidence.iter().any(|it| matches!(it, Symptom::DeviceHadEnough { .. })),
             failed_requests: device.track.count_of(Action::Oom) as usize,
-            can_plan: first.cause == Cause::Capacity && Plays::Quick.covers(device) && DevicePlans::can_answer(device),
+            can_plan: first.cause == Cause::Capacity
+                && Simulate::Quick.covers(device)
+                && DevicePlans::can_answer(device),
         }))
     }
 }
@@ -451,7 +453,7 @@ impl During {
 /// recording.
 #[cfg(feature = "report")]
 pub(crate) fn can_checkpoint(recording: &Devices<'_>, device: &Device<'_>) -> bool {
-    if Plays::Quick.covers(device) {
+    if Simulate::Quick.covers(device) {
         tradeoffs::checkpoint(recording, device).is_some()
     } else {
         may_checkpoint(device)

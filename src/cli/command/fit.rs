@@ -235,7 +235,7 @@ impl Fit {
         let (failed, other) = if ran_out(one) { (one, other) } else { (other, one) };
         let report = plans_beside(failed, other, &self.plan_options());
         let report = report.map_err(|error| Failure::Message(error.to_string()))?;
-        self.write_plans(&FitPlans::without_cures(report), recordings, format)
+        self.write_plans(&FitPlans::without_fixes(report), recordings, format)
     }
 
     /// The format of plans; options that plans do not have are errors.

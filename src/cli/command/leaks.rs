@@ -1,7 +1,7 @@
 //! `memviz leaks`.
 
 use super::{Run, examples};
-use crate::analysis::advice::Plays;
+use crate::analysis::advice::Simulate;
 use crate::analysis::leaks::LeakOptions;
 use crate::cli::args::{CommonArgs, StackArgs, one_of, parse_regex};
 use crate::cli::code_lines::SourceArgs;
@@ -66,7 +66,7 @@ impl Run for Leaks {
             inference: (&self.stacks.infer).into(),
             top: self.top.or(format.is_for_people().then_some(DEFAULT_TOP)),
             devices: self.common.devices(),
-            cures: Some(Plays::All),
+            cures: Some(Simulate::All),
             ..LeakOptions::default()
         }
         .cures_of_growth(format.is_for_people());

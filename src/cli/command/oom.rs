@@ -1,7 +1,7 @@
 //! `memviz oom`.
 
 use super::{Run, examples};
-use crate::analysis::advice::Plays;
+use crate::analysis::advice::Simulate;
 use crate::analysis::oom::OomOptions;
 use crate::cli::args::{CommonArgs, StackArgs};
 use crate::cli::code_lines::SourceArgs;
@@ -53,7 +53,7 @@ impl Run for Oom {
             inference: (&self.stacks.infer).into(),
             devices: self.common.devices(),
             plans: true,
-            cures: Some(Plays::All),
+            cures: Some(Simulate::All),
             ..OomOptions::default()
         }
         .cures_of_failures(format.is_for_people());

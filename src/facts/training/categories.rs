@@ -86,7 +86,7 @@ impl Categories {
             let (category, evidence) = said
                 .or_else(|| judge.by_stack(&block))
                 .or_else(|| judge.by_name(&block, place.map(|(_, period)| period)))
-                .or_else(|| judge.by_forebear(&block, &of_allocation))
+                .or_else(|| judge.by_ancestor(&block, &of_allocation))
                 .or_else(|| {
                     let (number, period) = place?;
                     Some(judge.by_lifetime(&block, number, period, &mut memory))
@@ -203,7 +203,7 @@ impl Judge<'_> {
     }
 
     /// The category of a block that replaces other blocks.
-    fn by_forebear(&self, block: &Block, decided: &[Decision]) -> Option<Decided> {
+    fn by_ancestor(&self, block: &Block, decided: &[Decision]) -> Option<Decided> {
         let known = |&index: &u32| decided.get(index as usize).map_or(Category::Unknown, |decision| decision.category);
         let category = match self.replacements.replaced(block.index)? {
             Replaced::One(index) => known(&index),

@@ -1,4 +1,4 @@
-//! Changes to the lifetimes of single blocks: freed earlier, placed elsewhere, smaller or removed. Cures without their
+//! Changes to the lifetimes of single blocks: freed earlier, placed elsewhere, smaller or removed. Fixes without their
 //! own flag use these.
 
 use super::rewrite::{AllocationSet, Patch, Rewrite, free};

@@ -8,18 +8,18 @@ use crate::facts::device::Device;
 use crate::model::AllocatorSettings;
 use crate::play::changes::checkpointable::{Checkpointable, Holders};
 use crate::play::changes::{Editor, Lives, LossFigures};
-use crate::play::{Program, Testbed, advisable, play, refuses};
+use crate::play::{Program, Simulator, advisable, play, refuses};
 use crate::sorting::SortRows;
 use std::borrow::Cow;
 
 /// A second search, for the program without known mistakes, takes 1/N of the steps of the first; less if it is unlikely
 /// to find a plan.
-const CURED_PART: u64 = 2;
+const FIXED_PART: u64 = 2;
 const UNLIKELY_PART: u64 = 5;
 
 /// What the searches for plans of one device share.
 pub(crate) struct Bench<'d, 'a> {
-    pub(super) testbed: Testbed,
+    pub(super) simulator: Simulator,
     pub(super) editor: Editor<'d, 'a>,
     pub(super) sought: Sought,
     /// The settings to simulate, the recorded ones first.
@@ -33,24 +33,24 @@ pub(crate) struct Bench<'d, 'a> {
 }
 
 impl<'d, 'a> Bench<'d, 'a> {
-    pub(super) fn new(device: &'d Device<'a>, testbed: Testbed, sought: Sought) -> Self {
+    pub(super) fn new(device: &'d Device<'a>, simulator: Simulator, sought: Sought) -> Self {
         let editor = Editor::new(device);
         let holders = Checkpointable::new(device, editor.choice()).for_search(matches!(sought.goal, Goal::Device(_)));
-        let mut settings = vec![testbed.settings.clone()];
+        let mut settings = vec![simulator.settings.clone()];
         if matches!(sought.goal, Goal::Device(_)) {
-            settings.extend(advisable(&testbed.settings));
+            settings.extend(advisable(&simulator.settings));
             // Changes to the program are simulated under the recorded settings and these.
             settings[1..].sort_rows_by_key(|settings| !settings.expandable_segments);
-            settings.retain(|settings| refuses(settings, testbed.capacity.is_some()).is_none());
+            settings.retain(|settings| refuses(settings, simulator.capacity.is_some()).is_none());
         }
-        Self { testbed, editor, sought, settings, holders, with_cache: None, loss: None, spent: 0 }
+        Self { simulator, editor, sought, settings, holders, with_cache: None, loss: None, spent: 0 }
     }
 
     /// Searches for a plan for the program with changes to single blocks, and returns whether it fits: the easiest
     /// plan, if it is easier than all `plans` for the unchanged program; if there are none, otherwise the closest one,
     /// if it is closer.
     pub fn with_lives(&self, plans: &DevicePlans, lives: &Lives) -> Option<(Plan, bool)> {
-        let Self { testbed, editor, settings, holders, .. } = self;
+        let Self { simulator, editor, settings, holders, .. } = self;
         let best = plans.best().map(Plan::rank);
         let below = match best {
             // Nothing is easier than other settings alone.
@@ -61,7 +61,7 @@ impl<'d, 'a> Bench<'d, 'a> {
         };
         let search = |steps: u64| {
             let sought = Sought { steps, lives: lives.clone(), below: Some(below), ..self.sought.clone() };
-            Search::new(testbed, editor, sought, settings)
+            Search::new(simulator, editor, sought, settings)
         };
         // The search may be cut before it reaches this plan.
         let closest = plans.nearest.as_ref().filter(|_| plans.plans.is_empty()).and_then(|nearest| {
@@ -69,11 +69,11 @@ impl<'d, 'a> Bench<'d, 'a> {
             search(0).play(&nearest.bare_changes(), place..place + 1).ok().flatten()
         });
         let is_unlikely = plans.plans.is_empty() && closest.as_ref().is_none_or(|closest| !closest.fits);
-        let search = search(self.spent / if is_unlikely { UNLIKELY_PART } else { CURED_PART });
+        let search = search(self.spent / if is_unlikely { UNLIKELY_PART } else { FIXED_PART });
         let unchanged = search.play(&[], 0..1).ok().flatten()?;
         let moves =
             Moves::all(holders.functions.clone(), self.loss, unchanged.outcome.max_allocated, editor.may_use_adam());
-        let told = |tried: Tried| Plan::of(testbed, &search, &moves, tried);
+        let told = |tried: Tried| Plan::of(simulator, &search, &moves, tried);
         let mut known = Found::default();
         known.add(closest.clone(), search.goal());
         let found = search.settings_or_changes(&moves, known);
@@ -98,19 +98,19 @@ impl<'d, 'a> Bench<'d, 'a> {
     }
 
     /// Completes the row of the unchanged program, which does not fit: a device that is large enough for it may also hold the
-    /// free segments that the recorded `program` starts with. Then it needs what [`Testbed::run`] says. Returns whether it
+    /// free segments that the recorded `program` starts with. Then it needs what [`Simulator::run`] says. Returns whether it
     /// does.
     pub(super) fn needs_with_cache(&self, program: &Program, unchanged: &mut Plan) -> bool {
-        let Self { testbed, sought, .. } = self;
+        let Self { simulator, sought, .. } = self;
         let program = match &sought.repeat {
             Some(repeat) => Cow::Owned(repeat.apply_to_recorded(program)),
             None => Cow::Borrowed(program),
         };
-        let (needs, has_cache) = testbed.enough_with_cache(&program, &testbed.settings, STEPS_OF_NEEDS);
+        let (needs, has_cache) = simulator.enough_with_cache(&program, &simulator.settings, STEPS_OF_NEEDS);
         unchanged.needs = needs;
         if has_cache {
-            let without_limit = Testbed { capacity: None, ..testbed.clone() };
-            unchanged.outcome = play(&program, &without_limit.setup(&testbed.settings));
+            let without_limit = Simulator { capacity: None, ..simulator.clone() };
+            unchanged.outcome = play(&program, &without_limit.setup(&simulator.settings));
         }
         has_cache
     }
@@ -123,9 +123,9 @@ impl<'d, 'a> Bench<'d, 'a> {
 
     /// Why the figures of a plan that frees blocks at other times are uncertain.
     fn depends_on_order(&self, plan: &Plan, lives: &Lives, fits: bool) -> Option<String> {
-        let edited = self.editor.apply_with_lives(&self.testbed.program, &plan.bare_changes(), lives).ok()?;
+        let edited = self.editor.apply_with_lives(&self.simulator.program, &plan.bare_changes(), lives).ok()?;
         let settings = self.settings.get(self.place_of(plan))?;
-        let capacity = self.testbed.capacity.filter(|_| fits);
-        Testbed { capacity, ..self.testbed.clone() }.depends_on_order(&edited, &plan.outcome, settings)
+        let capacity = self.simulator.capacity.filter(|_| fits);
+        Simulator { capacity, ..self.simulator.clone() }.depends_on_order(&edited, &plan.outcome, settings)
     }
 }

@@ -23,7 +23,7 @@ use crate::facts::device::{Device, Devices, ask_each};
 use crate::model::bytes::Bytes;
 use crate::model::{Action, DeviceId, HOST_DEVICE};
 use crate::play::changes::{Change, Lives, Refusal};
-use crate::play::{Context, Difference, Generation, Testbed, Trust, program, recorded_settings, refuses};
+use crate::play::{Context, Difference, Generation, Simulator, Trust, program, recorded_settings, refuses};
 use crate::replay::{Anomalies, Completeness, Metric};
 use moves::Moves;
 use search::{Found, Search, Sought, Tried};
@@ -191,34 +191,34 @@ impl DevicePlans {
             Ok(program) => program,
             Err(reason) => return Ok((Self::refused(device, reason), None)),
         };
-        let mut testbed = Testbed::new(device.track, program, options.capacity, options.context);
-        let Some(capacity) = testbed.capacity else {
+        let mut simulator = Simulator::new(device.track, program, options.capacity, options.context);
+        let Some(capacity) = simulator.capacity else {
             let missing = "expected --capacity or --gpu, such as --capacity 24GiB: the recording has no failed request that shows the memory of its device";
             return Err(Error::Request(missing.to_owned()));
         };
         let goal = Goal::Device(capacity);
         let (mut unfinished, mut repeat) = (None, None);
-        if !testbed.program.refusals.is_empty() {
-            let (before, found, again) = match complete_steps(device, &testbed) {
+        if !simulator.program.refusals.is_empty() {
+            let (before, found, again) = match complete_steps(device, &simulator) {
                 Ok(found) => found,
                 Err(reason) => return Ok((Self::refused(device, reason), None)),
             };
-            testbed.program = before;
+            simulator.program = before;
             unfinished = Some(found);
             repeat = Some(again);
         }
-        let reserved_at_start = testbed.program.reserved_at_start();
-        let lean = testbed.program.without_cache().filter(|_| reserved_at_start > goal.bytes());
-        let with_cache = lean.map(|lean| std::mem::replace(&mut testbed.program, lean));
-        let dropped_at_start = reserved_at_start - testbed.program.reserved_at_start();
-        let live_at_start = testbed.program.live_bytes_to(0, &SizeRules::device(&testbed.settings));
+        let reserved_at_start = simulator.program.reserved_at_start();
+        let lean = simulator.program.without_cache().filter(|_| reserved_at_start > goal.bytes());
+        let with_cache = lean.map(|lean| std::mem::replace(&mut simulator.program, lean));
+        let dropped_at_start = reserved_at_start - simulator.program.reserved_at_start();
+        let live_at_start = simulator.program.live_bytes_to(0, &SizeRules::device(&simulator.settings));
         if live_at_start > goal.bytes() {
             let allocated = u64::try_from(device.history().start.allocated).unwrap_or(live_at_start);
             let reason = match goal.bytes() {
-                0 if options.capacity.is_some_and(|total| live_at_start <= total) && testbed.context.is_assumed => {
+                0 if options.capacity.is_some_and(|total| live_at_start <= total) && simulator.context.is_assumed => {
                     format!(
                         "nothing is left for the allocator: memviz assumes that CUDA itself uses {}; --context sets that amount",
-                        Bytes(testbed.context.bytes)
+                        Bytes(simulator.context.bytes)
                     )
                 }
                 0 if options.capacity.is_none_or(|total| live_at_start <= total) => {
@@ -238,10 +238,10 @@ impl DevicePlans {
             return Ok((Self::refused(device, reason), None));
         }
         let sought = Sought { goal, repeat, steps, lives: Lives::default(), below: None };
-        let context = options.capacity.map(|total| testbed.context.within(total));
-        let generation = Generation::of(device, &testbed);
-        let is_full_device = testbed.is_full_device;
-        let mut bench = Bench::new(device, testbed, sought);
+        let context = options.capacity.map(|total| simulator.context.within(total));
+        let generation = Generation::of(device, &simulator);
+        let is_full_device = simulator.is_full_device;
+        let mut bench = Bench::new(device, simulator, sought);
         bench.with_cache = with_cache;
         let searched = Self::reaching(device, &mut bench);
         let plans = Self { unfinished, generation, capacity: Some(capacity), context, dropped_at_start, ..searched };
@@ -253,21 +253,22 @@ impl DevicePlans {
 
     /// Searches for plans that reach a goal.
     fn reaching(device: &Device<'_>, bench: &mut Bench<'_, '_>) -> Self {
-        let Bench { testbed, editor, sought, settings, holders, .. } = &*bench;
+        let Bench { simulator, editor, sought, settings, holders, .. } = &*bench;
         let goal = sought.goal;
         let mut plans = Self { goal, forward_us: holders.forward_us, ..Self::none(device) };
-        plans.difference = Some(testbed.difference.clone());
-        plans.lacks = testbed.lacks;
-        if settings.is_empty() || refuses(&testbed.settings, testbed.capacity.is_some()).is_some() {
-            plans.refused = refuses(&testbed.settings, testbed.capacity.is_some()).map(str::to_owned);
+        plans.difference = Some(simulator.difference.clone());
+        plans.lacks = simulator.lacks;
+        if settings.is_empty() || refuses(&simulator.settings, simulator.capacity.is_some()).is_some() {
+            plans.refused = refuses(&simulator.settings, simulator.capacity.is_some()).map(str::to_owned);
             return plans;
         }
-        let search = Search::new(testbed, editor, sought.clone(), settings);
+        let search = Search::new(simulator, editor, sought.clone(), settings);
         // Without changes, there are no refusals.
         let as_it_is = search.play(&[], 0..1).ok().flatten();
         plans.fits = as_it_is.as_ref().is_some_and(|tried| tried.fits);
         let peak = as_it_is.as_ref().map_or(0, |tried| tried.outcome.max_allocated);
-        plans.as_it_is = as_it_is.and_then(|tried| Plan::of(testbed, &search, &Moves::checkpoints(Vec::new()), tried));
+        plans.as_it_is =
+            as_it_is.and_then(|tried| Plan::of(simulator, &search, &Moves::checkpoints(Vec::new()), tried));
         if plans.fits {
             return plans;
         }
@@ -277,7 +278,7 @@ impl DevicePlans {
         let mut loss = None;
         let moves = match goal {
             Goal::Device(_) => {
-                let figures = editor.losses(&testbed.program);
+                let figures = editor.losses(&simulator.program);
                 let refusal =
                     |because: &String| Refusal { change: Change::ChunkLoss { pieces: 4 }, because: because.clone() };
                 plans.not_played.extend(figures.as_ref().err().map(refusal));
@@ -287,7 +288,7 @@ impl DevicePlans {
             }
             Goal::Allocated(_) => Moves::checkpoints(holders.functions.clone()),
         };
-        let told = |tried: Tried| Plan::of(testbed, &search, &moves, tried);
+        let told = |tried: Tried| Plan::of(simulator, &search, &moves, tried);
         plans.settings_tried = settings.len() - 1;
         let mut found = search.settings_or_changes(&moves, Found::default());
         plans.not_played.append(&mut found.refused);
@@ -404,7 +405,7 @@ fn simulated_below(device: &Device<'_>, bytes: u64) -> DevicePlans {
         Ok(_) => return refused("the recorded program runs out of memory, so what would have followed is unknown"),
         Err(reason) => return refused(reason),
     };
-    let testbed = Testbed::new(device.track, program, None, None);
+    let simulator = Simulator::new(device.track, program, None, None);
     let sought = Sought { goal, repeat: None, steps: STEPS, lives: Lives::default(), below: None };
-    DevicePlans::reaching(device, &mut Bench::new(device, testbed, sought))
+    DevicePlans::reaching(device, &mut Bench::new(device, simulator, sought))
 }

@@ -3,7 +3,7 @@
 use super::moves::{Moves, trouble_of};
 use super::search::{Changed, Goal, Search, Tried};
 use crate::play::changes::{Change, CodeChange};
-use crate::play::{Outcome, Testbed};
+use crate::play::{Outcome, Simulator};
 
 /// Steps simulated to find the smallest device of one plan.
 pub(super) const STEPS_OF_NEEDS: u64 = 4_000_000;
@@ -37,7 +37,7 @@ pub struct Plan {
 
 impl Plan {
     /// The plan for a combination that was simulated.
-    pub(super) fn of(testbed: &Testbed, search: &Search<'_, '_, '_>, moves: &Moves, tried: Tried) -> Option<Self> {
+    pub(super) fn of(simulator: &Simulator, search: &Search<'_, '_, '_>, moves: &Moves, tried: Tried) -> Option<Self> {
         let settings = &search.settings[tried.settings];
         let Changed { program, assumptions, doubts } = search.program(&tried.changes).ok()?;
         let change = |change: &Change| {
@@ -45,7 +45,7 @@ impl Plan {
             PlannedChange { change: change.clone(), code }
         };
         let needs =
-            matches!(search.goal(), Goal::Device(_)).then(|| testbed.enough(&program, settings, STEPS_OF_NEEDS));
+            matches!(search.goal(), Goal::Device(_)).then(|| simulator.enough(&program, settings, STEPS_OF_NEEDS));
         Some(Self {
             alloc_conf: (tried.settings > 0).then(|| settings.alloc_conf.clone()),
             changes: tried.changes.iter().map(change).collect(),
@@ -53,7 +53,7 @@ impl Plan {
             recompute_us: moves.time(&tried.changes),
             needs: needs.flatten(),
             is_tight: tried.is_tight,
-            is_placed: testbed.is_placed(settings),
+            is_placed: simulator.is_placed(settings),
             outcome: tried.outcome,
             assumptions,
             doubts,

@@ -7,7 +7,7 @@ use crate::model::{AllocatorSettings, SegmentType};
 use crate::parallel;
 use crate::play::changes::HeldByCalls;
 use crate::play::changes::{Change, Edited, Editor, Lives, Refusal};
-use crate::play::{Outcome, Program, Setup, Testbed, play};
+use crate::play::{Outcome, Program, Setup, Simulator, play};
 use crate::sorting::SortRows;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -115,7 +115,7 @@ pub(super) struct Found {
 
 /// A search that simulates combinations.
 pub(super) struct Search<'s, 'd, 'a> {
-    testbed: &'s Testbed,
+    simulator: &'s Simulator,
     editor: &'s Editor<'d, 'a>,
     goal: Goal,
     repeat: Option<Repeat>,
@@ -129,14 +129,14 @@ pub(super) struct Search<'s, 'd, 'a> {
 
 impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
     pub fn new(
-        testbed: &'s Testbed,
+        simulator: &'s Simulator,
         editor: &'s Editor<'d, 'a>,
         sought: Sought,
         settings: &'s [AllocatorSettings],
     ) -> Self {
         let Sought { goal, repeat, steps, lives, below } = sought;
         let (left, tried) = (AtomicU64::new(steps), AtomicU64::new(0));
-        Self { testbed, editor, goal, repeat, lives, below, settings, left, tried }
+        Self { simulator, editor, goal, repeat, lives, below, settings, left, tried }
     }
 
     /// Settings alone, or else changes to the program, with what is known before.
@@ -179,7 +179,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
     }
 
     pub fn program(&self, changes: &[Change]) -> Result<Changed<'s>, Refusal> {
-        let recorded = &self.testbed.program;
+        let recorded = &self.simulator.program;
         if changes.is_empty() && !self.changes_blocks() {
             let program = match &self.repeat {
                 Some(repeat) => Cow::Owned(repeat.apply_to_recorded(recorded)),
@@ -236,9 +236,9 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
 
     /// The result of a program, and whether it reaches the goal.
     fn outcome(&self, program: &Program, settings: &AllocatorSettings, goal: Goal) -> (Outcome, bool) {
-        let placements = self.testbed.placements(settings);
+        let placements = self.simulator.placements(settings);
         let on = |capacity: Option<u64>, placement: Placement| {
-            let setup = Setup { placement, ..Setup::new(settings, capacity, self.testbed.context.bytes) };
+            let setup = Setup { placement, ..Setup::new(settings, capacity, self.simulator.context.bytes) };
             self.on(program, &setup)
         };
         let endless = on(None, placements[0]);

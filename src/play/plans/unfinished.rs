@@ -5,7 +5,7 @@ use super::repeat::Repeat;
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::{Action, StackId};
-use crate::play::{Program, Testbed, play};
+use crate::play::{Program, Simulator, play};
 use crate::replay::{NEVER, Track};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -50,12 +50,12 @@ const REFUSED_OTHERWISE: &str = "in simulation, the failed request succeeds: som
 /// if there are none, or if the failed step is a different one.
 pub(super) fn complete_steps(
     device: &Device<'_>,
-    testbed: &Testbed,
+    simulator: &Simulator,
 ) -> Result<(Program, Unfinished, Repeat), &'static str> {
-    let refused = testbed.program.refusals.first().map_or(0, |&(entry, _)| entry);
+    let refused = simulator.program.refusals.first().map_or(0, |&(entry, _)| entry);
     let step = last_step(device, refused).ok_or(NONE)?;
-    let setup = testbed.setup(&testbed.settings);
-    if testbed.is_full_device && play(&testbed.program, &setup).failure().is_none() {
+    let setup = simulator.setup(&simulator.settings);
+    if simulator.is_full_device && play(&simulator.program, &setup).failure().is_none() {
         return Err(REFUSED_OTHERWISE);
     }
     let failed = Requests::of(device.track, step.end..refused + 1);
@@ -71,7 +71,7 @@ pub(super) fn complete_steps(
         return Err(OTHER_SIZES);
     }
     let repeat = repeat(device, step.clone(), refused, &failed, &complete, &places);
-    Ok((testbed.program.up_to(step.end), unfinished, repeat))
+    Ok((simulator.program.up_to(step.end), unfinished, repeat))
 }
 
 /// The entries of the last complete step before a refused request: one with an optimizer step, after which another forward

@@ -252,6 +252,7 @@ pub fn left_out(check: &Check) -> Option<String> {
 }
 
 /// Why a figure is not known exactly.
+#[allow(clippy::too_many_lines, reason = "a sentence for each doubt")]
 pub fn doubt(doubt: &Doubt) -> String {
     match doubt {
         Doubt::NothingRecorded => {

@@ -11,13 +11,13 @@ use std::io::{self, Write};
 struct Line<'r> {
     report: &'r RanksReport,
     row: usize,
-    line: &'r RankLine,
+    input: &'r RankLine,
 }
 
 impl<'r> Line<'r> {
     /// A cell about a rank: empty for inputs without one.
     fn of(&self, shown: impl Fn(&'r RankSummary) -> String) -> String {
-        self.line.rank().map(shown).unwrap_or_default()
+        self.input.rank().map(shown).unwrap_or_default()
     }
 
     /// Without a history, nothing is known about the start or about failed requests.
@@ -55,7 +55,7 @@ impl<'r> Line<'r> {
     }
 
     fn number(&self) -> String {
-        match self.line {
+        match self.input {
             RankLine::Rank(rank) => rank.rank.to_string(),
             RankLine::Empty(empty) => empty.rank.to_string(),
             RankLine::Failed(_) | RankLine::Skipped(_) => String::new(),
@@ -63,7 +63,7 @@ impl<'r> Line<'r> {
     }
 
     fn path(&self) -> &str {
-        match self.line {
+        match self.input {
             RankLine::Rank(rank) => &rank.path,
             RankLine::Empty(empty) => &empty.path,
             RankLine::Failed(failed) => &failed.path,
@@ -73,7 +73,7 @@ impl<'r> Line<'r> {
 
     /// Why there are no figures.
     fn error(&self) -> &str {
-        match self.line {
+        match self.input {
             RankLine::Empty(_) => "no memory on any device",
             RankLine::Failed(failed) => &failed.error,
             RankLine::Rank(_) | RankLine::Skipped(_) => "",
@@ -84,7 +84,7 @@ impl<'r> Line<'r> {
 pub(crate) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
     let lines = report.lines.iter().enumerate().filter(|(_, line)| !matches!(line, RankLine::Skipped(_)));
     table(
-        lines.map(|(row, line)| Line { report, row, line }),
+        lines.map(|(row, line)| Line { report, row, input: line }),
         &[
             ("rank", Line::number),
             ("device", |line| line.of(|rank| rank.device.to_string())),

@@ -43,7 +43,7 @@ impl From<&Lowered> for Peaks {
 /// The peaks with the tried changes; `null` if fixes alone save too little, or are not simulated.
 pub fn tried(device: &Device<'_>, cures: &WhatIf<'_, '_>, attempt: &Attempt) -> Result<String> {
     if attempt.alloc_conf.is_none() && attempt.capacity.is_none() {
-        return Ok(json(&cures.saving(&attempt.cures)?.as_ref().and_then(Tried::of_cures)));
+        return Ok(json(&cures.saving(&attempt.fixes)?.as_ref().and_then(Tried::of_cures)));
     }
     let run = cures.run(attempt)?;
     Ok(json(&Tried::of(&run, cures.usable(attempt)?, device)))

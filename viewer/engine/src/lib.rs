@@ -11,7 +11,7 @@ mod object;
 use file::File;
 use js_sys::{Float64Array, Function, Object, Uint32Array};
 use memviz::Recording;
-use memviz::analysis::advice::{Attempt, CureSearch, OverTime, Plays, WhatIf};
+use memviz::analysis::advice::{Attempt, FixSearch, OverTime, Simulate, WhatIf};
 use memviz::analysis::diff::{Apart, Request, Requests};
 use memviz::analysis::flame::{self, FlameOptions, FlameReport};
 use memviz::analysis::peak::{PeakOptions, PeakReport};
@@ -42,7 +42,7 @@ pub struct Engine {
     /// Possible changes for each device, after the first question about them.
     cures: BTreeMap<DeviceId, WhatIf<'static, 'static>>,
     /// The search in progress, for the next device.
-    search: Option<CureSearch<'static, 'static>>,
+    search: Option<FixSearch<'static, 'static>>,
     /// The last curve of each counter with something tried, and what was tried.
     curves: HashMap<(DeviceId, Metric), (Attempt, Option<OverTime>)>,
 }
@@ -341,7 +341,7 @@ impl Engine {
         let search = self.search.get_or_insert_with(|| {
             // As for the recording: the memory is released with the instance.
             let device: &'static Device<'static> = Box::leak(Box::new(scene.device().clone()));
-            CureSearch::of(device, Plays::All)
+            FixSearch::of(device, Simulate::All)
         });
         let is_over = !search.step();
         let done = self.search.take_if(|_| is_over);
@@ -407,7 +407,7 @@ fn columns_of(curve: &OverTime, columns: &[Column]) -> JsValue {
 /// What is tried; 0 bytes mean no capacity.
 fn attempt(cures: Vec<usize>, alloc_conf: Option<String>, capacity: f64) -> Attempt {
     let capacity = (capacity >= 1.0).then_some(capacity as u64);
-    Attempt::default().cures(cures).alloc_conf(alloc_conf).capacity(capacity)
+    Attempt::default().fixes(cures).alloc_conf(alloc_conf).capacity(capacity)
 }
 
 /// Reads a recording, which stays until the instance ends: answers borrow from it.

@@ -2,8 +2,8 @@
 //! keeps its result for backward, which allocates two gradients of that size in each layer. Scores, scaling, mask and dropout are
 //! further blocks of that size. Fused attention allocates none of them.
 //!
-//! **Sign:** a softmax between two products, whose blocks are larger than the input and the result; without a softmax function on
-//! the stack, the sizes of the blocks of one function.
+//! **Sign:** a call of PyTorch's softmax whose result is larger than what the function around it reads and returns; without such
+//! a call, several blocks of one such size in one function.
 //!
 //! **Fix:** call `scaled_dot_product_attention`, or load the model with `attn_implementation="sdpa"`.
 //!

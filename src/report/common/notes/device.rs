@@ -125,21 +125,26 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
                 .to_owned(),
         );
     }
-    let unknown_anyway = completeness.truncated && completeness.has_baseline;
-    // If frees are missing, it is also unknown how much more memory there was.
-    let unknown_anyway = unknown_anyway || completeness.unrecorded_frees;
-    if completeness.baseline_uncertain_bytes > 0 && !unknown_anyway {
-        let bytes = Bytes(completeness.baseline_uncertain_bytes);
-        let peak = match completeness.peak_uncertain_bytes {
-            0 => "the figure for the peak of the recorded part is exact".to_owned(),
-            bytes => format!("the figure for the peak of the recorded part may be up to {} too low", Bytes(bytes)),
-        };
-        lines.push(format!(
-            "the figure for the memory allocated at the start of the recording may be up to {bytes} too low, because the \
-             sizes of some freed blocks are unknown; {peak}"
-        ));
-    }
+    lines.extend(uncertain_sizes(completeness));
     lines
+}
+
+/// That blocks from before the recording may be larger than counted.
+fn uncertain_sizes(completeness: &Completeness) -> Option<String> {
+    // If frees are missing, it is also unknown how much more memory there was.
+    let unknown_anyway = completeness.truncated && completeness.has_baseline || completeness.unrecorded_frees;
+    if completeness.baseline_uncertain_bytes == 0 || unknown_anyway {
+        return None;
+    }
+    let bytes = Bytes(completeness.baseline_uncertain_bytes);
+    let peak = match completeness.peak_uncertain_bytes {
+        0 => "the figure for the peak of the recorded part is exact".to_owned(),
+        bytes => format!("the figure for the peak of the recorded part may be up to {} too low", Bytes(bytes)),
+    };
+    Some(format!(
+        "the figure for the memory allocated at the start of the recording may be up to {bytes} too low, because the \
+         sizes of some freed blocks are unknown; {peak}"
+    ))
 }
 
 /// Notes about one device's peak, one line each.

@@ -131,6 +131,13 @@ pub fn file(recording: &Recording) -> Vec<FileNote> {
     if notes.followed {
         lines.push("more data follows the recording, perhaps a second dump; only the first is analyzed".into());
     }
+    lines.extend(not_understood(notes));
+    lines
+}
+
+/// What memviz did not understand.
+fn not_understood(notes: &SourceNotes) -> Vec<FileNote> {
+    let mut lines: Vec<FileNote> = Vec::new();
     for value in &notes.malformed {
         lines.push(format!("{value}; the default is assumed").into());
     }

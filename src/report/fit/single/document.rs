@@ -1,7 +1,7 @@
 //! `memviz fit` of one recording for people.
 
 use super::words;
-use crate::analysis::fit::{FIRST, FitCure, FitPlans, FitTogether};
+use crate::analysis::fit::{FIRST, FitFix, FitPlans, FitTogether};
 use crate::model::bytes::Bytes;
 use crate::play::plans::{DevicePlans, Plan};
 use crate::report::Source;
@@ -22,7 +22,7 @@ const BESIDE_FROM: usize = 56;
 pub(crate) fn document(sources: &[Source<'_>], report: &FitPlans) -> Document {
     let Some((&last, others)) = sources.split_last() else { return Document::default() };
     let combined = report.together.iter().zip(&report.with_plan);
-    let devices = report.plans.devices.iter().zip(report.cures.iter().zip(combined));
+    let devices = report.plans.devices.iter().zip(report.fixes.iter().zip(combined));
     let mut document =
         Document::devices("What makes it fit:", last, devices, |document, (device, (cures, (together, with_plan)))| {
             plans(document, device, cures, [together.as_ref(), with_plan.as_ref()]);
@@ -32,7 +32,7 @@ pub(crate) fn document(sources: &[Source<'_>], report: &FitPlans) -> Document {
     document
 }
 
-fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether>; 2]) {
+fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitFix], combined: [Option<&FitTogether>; 2]) {
     document.title(format!("{}: {}", device_name(device.device), words::headline_with(device, cures, combined)));
     document.facts(words::facts(device));
     document.notes(words::limits(device));
@@ -106,7 +106,7 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
 }
 
 /// The first few cures, each with whether it is enough, and all of these together.
-fn first_cures(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether>; 2]) {
+fn first_cures(document: &mut Document, device: &DevicePlans, cures: &[FitFix], combined: [Option<&FitTogether>; 2]) {
     if cures.is_empty() {
         return;
     }

@@ -13,7 +13,7 @@ pub use picture::draw;
 use self::json::FitPlan;
 use super::json::{Fit, FitCureRow, FitDevice, FitScaling, FitTogetherRow};
 use crate::analysis::advice::Saving;
-use crate::analysis::fit::{FitCure, FitPlans, FitTogether};
+use crate::analysis::fit::{FitFix, FitPlans, FitTogether};
 use crate::play::Trust;
 use crate::play::plans::DevicePlans;
 use crate::report::common::document::Document;
@@ -47,7 +47,7 @@ impl Rows for FitPlans {
 /// The answer about one device.
 fn device(
     device: &DevicePlans,
-    cures: &[FitCure],
+    cures: &[FitFix],
     several: Option<&FitTogether>,
     with_plan: Option<&FitTogether>,
 ) -> FitDevice {
@@ -55,24 +55,24 @@ fn device(
         Saving::Played { needs, .. } => *needs,
         Saving::NotPlayed { .. } => None,
     };
-    let cure = |cure: &FitCure| FitCureRow {
+    let cure = |cure: &FitFix| FitCureRow {
         advice: (&cure.advice).into(),
         needs_bytes: needs(&cure.advice.saving),
         fits: cure.fits,
     };
     let together = |together: &FitTogether| {
-        let (allocated, trust) = match &together.cures.saving {
+        let (allocated, trust) = match &together.fixes.saving {
             Saving::Played { allocated, trust, .. } => (Some(allocated.by()), *trust),
             Saving::NotPlayed { .. } => (None, Trust::Refused),
         };
         FitTogetherRow {
-            cures: together.cures.places.clone(),
+            cures: together.fixes.places.clone(),
             changes: (together.plan.iter().flat_map(|plan| &plan.changes))
                 .map(|change| change.change.to_string())
                 .collect(),
             plan: together.plan.as_ref().map(|plan| FitPlan::of(device, plan)),
             saves_allocated_bytes: allocated,
-            needs_bytes: needs(&together.cures.saving),
+            needs_bytes: needs(&together.fixes.saving),
             fits: together.fits,
             trust,
         }
@@ -101,7 +101,7 @@ fn answer<'a>(sources: &[Source<'a>], report: &FitPlans) -> Fit<'a> {
         schema_version: SCHEMA_VERSION,
         command: "fit",
         inputs: sources.iter().map(|&source| InputHead::of(source)).collect(),
-        devices: (report.plans.devices.iter().zip(&report.cures))
+        devices: (report.plans.devices.iter().zip(&report.fixes))
             .zip(report.together.iter().zip(&report.with_plan))
             .map(|((plans, cures), (several, with_plan))| device(plans, cures, several.as_ref(), with_plan.as_ref()))
             .collect(),

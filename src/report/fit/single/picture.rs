@@ -2,7 +2,7 @@
 
 use super::words;
 use crate::analysis::advice::Saving;
-use crate::analysis::fit::{FitCure, FitPlans, FitTogether};
+use crate::analysis::fit::{FitFix, FitPlans, FitTogether};
 use crate::model::bytes::Bytes;
 use crate::play::plans::{DevicePlans, Goal, Plan};
 use crate::report::Source;
@@ -16,7 +16,7 @@ use svg::node::element::Group;
 /// All devices below each other.
 pub fn draw(sources: &[Source<'_>], report: &FitPlans) -> Picture {
     let mut parts: Vec<Picture> = sources.iter().map(|&source| heading(source, "what makes it fit")).collect();
-    let cures = report.cures.iter().zip(report.together.iter().zip(&report.with_plan));
+    let cures = report.fixes.iter().zip(report.together.iter().zip(&report.with_plan));
     let devices: Vec<_> = report.plans.devices.iter().zip(cures).collect();
     parts.extend(panels(&devices, true, |&(device, (cures, (together, with_plan))), room| {
         panel(device, cures, [together.as_ref(), with_plan.as_ref()], room)
@@ -24,7 +24,7 @@ pub fn draw(sources: &[Source<'_>], report: &FitPlans) -> Picture {
     stacked(parts)
 }
 
-fn panel(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether>; 2], room: Room) -> Picture {
+fn panel(device: &DevicePlans, cures: &[FitFix], combined: [Option<&FitTogether>; 2], room: Room) -> Picture {
     let name = format!("{}: {}", device_name(device.device), words::headline_with(device, cures, combined));
     let (body, y) = title(Group::new(), 0.0, &name);
     let (body, y) = warnings(body, y, &if room.notes { words::limits(device) } else { Vec::new() });
@@ -35,7 +35,7 @@ fn panel(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether
     let named = named.map(|(place, cure)| {
         (format!("{}. {}", place + 1, cures::change(&cure.advice)), &cure.advice.saving, cure.fits)
     });
-    let at_once = combined.into_iter().flatten().map(|it| (at_once(it), &it.cures.saving, it.fits));
+    let at_once = combined.into_iter().flatten().map(|it| (at_once(it), &it.fixes.saving, it.fits));
     shown.extend(named.chain(at_once).filter_map(|(name, saving, fits)| bar_of_cure(device, name, saving, fits)));
     shown.extend(device.plans.iter().chain(&device.nearest).map(plan));
     let (body, y) = bars::below(body, y, &shown, Some(device.goal.bytes()));
@@ -63,7 +63,7 @@ fn bar(device: &DevicePlans, name: String, needed: u64, reserved: u64) -> Bar {
 
 /// Cures by their numbers, counted from 1, and further changes.
 fn at_once(together: &FitTogether) -> String {
-    let numbers = together.cures.places.iter().map(|place| place.saturating_add(1).to_string());
+    let numbers = together.fixes.places.iter().map(|place| place.saturating_add(1).to_string());
     let parts: Vec<String> = numbers.chain(together.plan.iter().flat_map(words::parts)).collect();
     format!("{} together", parts.join(" + "))
 }

@@ -1,7 +1,7 @@
 //! Sentences about plans, the same in every format.
 
 use crate::analysis::advice::Saving;
-use crate::analysis::fit::{FIRST, FitCure, FitTogether};
+use crate::analysis::fit::{FIRST, FitFix, FitTogether};
 use crate::model::bytes::Bytes;
 use crate::play::changes::CodeChange;
 use crate::play::changes::{Change, Optimizer, chunked_loss};
@@ -17,7 +17,7 @@ use indexmap::IndexMap;
 const AND: &str = " + ";
 
 /// The first line about a device, without its name, if no cure is enough.
-fn headline(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether>; 2]) -> String {
+fn headline(device: &DevicePlans, cures: &[FitFix], combined: [Option<&FitTogether>; 2]) -> String {
     if let Some(reason) = &device.refused {
         return format!("no plan: {reason}");
     }
@@ -51,7 +51,7 @@ fn headline(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitToget
 
 /// What comes closest if nothing makes the program fit, a cure of a known mistake or a plan, and the bytes that the program
 /// then needs.
-fn closest(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether>; 2]) -> Option<(u64, String)> {
+fn closest(device: &DevicePlans, cures: &[FitFix], combined: [Option<&FitTogether>; 2]) -> Option<(u64, String)> {
     let needs = |saving: &Saving, fits: Option<bool>| match saving {
         Saving::Played { needs, reserved, .. } if fits == Some(false) => Some(needs.unwrap_or(reserved.after)),
         _ => None,
@@ -61,7 +61,7 @@ fn closest(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogeth
             Some((needs(&cure.advice.saving, cure.fits)?, format!("change {}", index + 1)))
         });
     let several = combined.into_iter().flatten().filter_map(|together| {
-        let bytes = needs(&together.cures.saving, together.fits)?;
+        let bytes = needs(&together.fixes.saving, together.fits)?;
         let plan = together.plan.as_ref().map_or(String::new(), |plan| format!("{AND}{}", name(plan)));
         Some((bytes, format!("{}{plan}", places(together))))
     });
@@ -87,7 +87,7 @@ fn room_of(device: &DevicePlans, needed: u64) -> String {
 
 /// Whether a cure is enough, and how far you can trust this; if that is unknown because there is no plan, what the
 /// cure saves in the recording.
-pub fn cure(device: &DevicePlans, cure: &FitCure) -> String {
+pub fn cure(device: &DevicePlans, cure: &FitFix) -> String {
     if device.refused.is_some() {
         return cures::effect(&cure.advice);
     }
@@ -99,21 +99,21 @@ pub fn cure(device: &DevicePlans, cure: &FitCure) -> String {
 
 /// Whether several cures are enough together, or what they save.
 pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
-    let numbers: Vec<String> = together.cures.places.iter().map(|place| (place + 1).to_string()).collect();
+    let numbers: Vec<String> = together.fixes.places.iter().map(|place| (place + 1).to_string()).collect();
     let noun = if numbers.len() == 1 { "change" } else { "changes" };
     let with = together.plan.iter().flat_map(parts);
     let all: Vec<String> = [format!("{noun} {}", listed(&numbers))].into_iter().chain(with).collect();
     let all = listed(&all);
     if device.refused.is_some() {
-        let saves = cures::saves(&together.cures.saving);
+        let saves = cures::saves(&together.fixes.saving);
         return match saves.strip_prefix("saves ") {
             Some(what) => format!("{all} together save {what}"),
             None => format!("{all} together: {saves}"),
         };
     }
-    let is_judged = matches!(together.cures.saving, Saving::Played { .. }) && together.fits.is_some();
+    let is_judged = matches!(together.fixes.saving, Saving::Played { .. }) && together.fits.is_some();
     let fits = if is_uncertain(device, together) { "the program probably fits: it" } else { "the program fits: it" };
-    let enough = enough(&together.cures.saving, together.fits, [fits, "the program does not fit: it"]);
+    let enough = enough(&together.fixes.saving, together.fits, [fits, "the program does not fit: it"]);
     if is_judged {
         let time = together.plan.as_ref().and_then(recomputation).unwrap_or_default();
         format!("with {all} together, {enough}{time}")
@@ -142,7 +142,7 @@ fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
 }
 
 /// The verdict, with known mistakes cured first.
-pub fn headline_with(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether>; 2]) -> String {
+pub fn headline_with(device: &DevicePlans, cures: &[FitFix], combined: [Option<&FitTogether>; 2]) -> String {
     let enough = cures.iter().enumerate().find(|(_, cure)| cure.fits == Some(true));
     let one = enough.and_then(|(index, cure)| {
         let line = cure.advice.line.as_ref()?;
@@ -153,7 +153,7 @@ pub fn headline_with(device: &DevicePlans, cures: &[FitCure], combined: [Option<
         let together = combined.into_iter().flatten().find(|together| is_easiest(device, together))?;
         let fits = fits_with(is_uncertain(device, together));
         Some(match &together.plan {
-            None => format!("{fits} {} changes together", together.cures.places.len()),
+            None => format!("{fits} {} changes together", together.fixes.places.len()),
             Some(plan) => format!("{fits} {} below{AND}{}", places(together), name(plan)),
         })
     };
@@ -179,20 +179,20 @@ fn is_uncertain(device: &DevicePlans, together: &FitTogether) -> bool {
     match &together.plan {
         // A lower bound of what a cure saves hides the doubts of a plan.
         Some(plan) => device.trust(plan) == Trust::Uncertain,
-        None => is_doubted(&together.cures.saving),
+        None => is_doubted(&together.fixes.saving),
     }
 }
 
 /// Whether cures that are enough together, or with a plan, are easier than all plans.
 fn is_easiest(device: &DevicePlans, together: &FitTogether) -> bool {
-    let is_doubted = matches!(together.cures.saving, Saving::Played { trust: Trust::Uncertain, at_least: false, .. });
+    let is_doubted = matches!(together.fixes.saving, Saving::Played { trust: Trust::Uncertain, at_least: false, .. });
     // A plan that comes with cures was compared with the others.
     together.fits == Some(true) && (device.plans.is_empty() || together.plan.is_some() || !is_doubted)
 }
 
 /// The numbers of cures in the list, in words.
 fn places(together: &FitTogether) -> String {
-    let numbers: Vec<String> = together.cures.places.iter().map(|place| (place + 1).to_string()).collect();
+    let numbers: Vec<String> = together.fixes.places.iter().map(|place| (place + 1).to_string()).collect();
     match numbers.split_last() {
         Some((last, [])) => format!("change {last}"),
         Some((last, others)) => format!("changes {} and {last}", others.join(", ")),

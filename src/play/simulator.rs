@@ -15,7 +15,7 @@ use crate::play::player::{Outcome, Setup, play, recorded_settings};
 use crate::replay::{Completeness, Metric, Track};
 use std::borrow::Cow;
 
-/// Maximum number of simulations of the whole program in [`Testbed::new`].
+/// Maximum number of simulations of the whole program in [`Simulator::new`].
 pub(super) const PLAYS_TO_PREPARE: u64 = 4;
 
 /// Contexts use some hundred MiB, and more if libraries such as NCCL are loaded.
@@ -26,7 +26,7 @@ const MOST_OFF: [u64; 2] = [20, 30];
 
 /// The data that every simulation of a device needs.
 #[derive(Clone)]
-pub(crate) struct Testbed {
+pub(crate) struct Simulator {
     pub program: Program,
     /// The recorded settings.
     pub settings: AllocatorSettings,
@@ -45,11 +45,11 @@ pub(crate) struct Testbed {
 }
 
 /// Why a simulation that starts without the recorded cache is uncertain.
-const STARTS_LEAN: &str =
+const STARTS_WITHOUT_CACHE: &str =
     "it works only without the free segments that the recording starts with, which a smaller device might not have";
 
 /// Why a simulation that fails without the recorded cache is uncertain.
-const FAILS_LEAN: &str = "the recording starts with more free segments than the simulated device has room for; it is simulated \
+const FAILS_WITHOUT_CACHE: &str = "the recording starts with more free segments than the simulated device has room for; it is simulated \
                           without them";
 
 /// More bytes than any device has: sums of sizes stay far below what 64 bits can represent.
@@ -136,7 +136,7 @@ fn told(program: &Program) -> Option<u64> {
     program.refusals.iter().map(|&(_, bytes)| bytes).min()
 }
 
-/// Bytes of a device for the allocator, if they are known, and those that CUDA uses: see [`Testbed::new`].
+/// Bytes of a device for the allocator, if they are known, and those that CUDA uses: see [`Simulator::new`].
 fn of_device(told: Option<u64>, capacity: Option<u64>, context: Option<u64>) -> (Option<u64>, Context) {
     let context = Context::of(context.or_else(|| shown_context(capacity?, told?)));
     (capacity.map(|total| total.saturating_sub(context.bytes)).or(told), context)
@@ -148,7 +148,7 @@ const STARTS_ABOVE: &str = "the recording starts with more memory in segments th
 /// Simulates a program. If it fails, or starts with more than the device has, but works without the free segments that
 /// it starts with, it is simulated without them: a device that is too small for them would not have held them. The
 /// second value tells whether it starts without them. `None` if the segments with blocks in use exceed the device.
-fn play_or_lean(program: &Program, lean: Option<&Program>, setup: &Setup) -> Option<(Outcome, bool)> {
+fn play_or_without_cache(program: &Program, lean: Option<&Program>, setup: &Setup) -> Option<(Outcome, bool)> {
     let works = |outcome: &Outcome| outcome.failure().is_none();
     let starts = |program: &Program| program.reserved_at_start() <= setup.limits.capacity.limit();
     let outcome = starts(program).then(|| play(program, setup));
@@ -165,7 +165,7 @@ fn most(mut all: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     all.try_fold(0, |most, it| it.map(|it| most.max(it)))
 }
 
-impl Testbed {
+impl Simulator {
     /// Simulates the recorded settings, which shows how far simulations of this program can be trusted. `capacity` is
     /// the total of the device and `context` the bytes that CUDA uses, if given.
     pub fn new(track: Track<'_>, program: Program, capacity: Option<u64>, context: Option<u64>) -> Self {
@@ -222,8 +222,8 @@ impl Testbed {
     /// the segments with active blocks exceed the device.
     pub fn as_simulated<'p>(&self, program: &'p Program, settings: &AllocatorSettings) -> Option<Cow<'p, Program>> {
         let Some(lean) = program.without_cache() else { return Some(Cow::Borrowed(program)) };
-        let (_, starts_lean) = play_or_lean(program, Some(&lean), &self.setup(settings))?;
-        Some(if starts_lean { Cow::Owned(lean) } else { Cow::Borrowed(program) })
+        let (_, starts_without_cache) = play_or_without_cache(program, Some(&lean), &self.setup(settings))?;
+        Some(if starts_without_cache { Cow::Owned(lean) } else { Cow::Borrowed(program) })
     }
 
     /// Simulates some settings; searches the capacities on which they work in `budget` steps.
@@ -291,10 +291,10 @@ impl Testbed {
         }
         let setup = self.setup(settings);
         let lean = program.without_cache();
-        let played = play_or_lean(program, lean.as_ref(), &setup);
+        let played = play_or_without_cache(program, lean.as_ref(), &setup);
         let others = &self.placements(settings)[1..];
-        if let Some((outcome, starts_lean)) = played.as_ref().filter(|_| !others.is_empty()) {
-            let program = lean.as_ref().filter(|_| *starts_lean).unwrap_or(program);
+        if let Some((outcome, starts_without_cache)) = played.as_ref().filter(|_| !others.is_empty()) {
+            let program = lean.as_ref().filter(|_| *starts_without_cache).unwrap_or(program);
             let others = others.iter().map(|&placement| play(program, &Setup { placement, ..setup.clone() }));
             let all: Vec<u64> = others.map(|other| other.max_reserved).chain([outcome.max_reserved]).collect();
             let (least, most) = all.iter().fold((u64::MAX, 0), |(least, most), &it| (least.min(it), most.max(it)));
@@ -314,7 +314,7 @@ impl Testbed {
             }
             Some((outcome, true)) => {
                 run.trust = Trust::Uncertain;
-                let because = if outcome.failure().is_some() { FAILS_LEAN } else { STARTS_LEAN };
+                let because = if outcome.failure().is_some() { FAILS_WITHOUT_CACHE } else { STARTS_WITHOUT_CACHE };
                 because.clone_into(&mut run.because);
             }
             Some((_, false)) => {}

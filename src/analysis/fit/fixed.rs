@@ -1,6 +1,6 @@
-//! Combines plans for a device with cures of known mistakes: a cure costs less than any plan.
+//! Combines plans for a device with fixes of known mistakes: a fix costs less than any plan.
 
-use crate::analysis::advice::{Advice, Lowered, Plays, Saving, Together, advice_together};
+use crate::analysis::advice::{Advice, Lowered, Saving, Simulate, Together, advice_together};
 use crate::error::Result;
 use crate::facts::device::{Device, Devices, ask_each};
 use crate::play::Trust;
@@ -11,101 +11,101 @@ use crate::play::plans::{Bench, DevicePlans, Goal, Plan, PlanOptions, PlanReport
 pub struct FitPlans {
     /// Settings and changes, for each device.
     pub plans: PlanReport,
-    /// Cures of known mistakes, for the same devices; none if the program fits unchanged.
-    pub cures: Vec<Vec<FitCure>>,
-    /// Several of the first cures combined, for the same devices.
+    /// Fixes of known mistakes, for the same devices; none if the program fits unchanged.
+    pub fixes: Vec<Vec<FitFix>>,
+    /// Several of the first fixes combined, for the same devices.
     pub together: Vec<Option<FitTogether>>,
-    /// These cures combined with a plan, for the same devices: the easiest one that is enough with them, if it is easier
-    /// than all plans without them; or the closest one, if no plan is enough. `None` if the cures alone are enough.
+    /// These fixes combined with a plan, for the same devices: the easiest one that is enough with them, if it is easier
+    /// than all plans without them; or the closest one, if no plan is enough. `None` if the fixes alone are enough.
     pub with_plan: Vec<Option<FitTogether>>,
 }
 
-/// Number of cures that are tried first.
+/// Number of fixes that are tried first.
 pub const FIRST: usize = 3;
 
-/// Several cures combined.
+/// Several fixes combined.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FitTogether {
-    /// The cures, and their saving, with the plan if there is one.
-    pub cures: Together,
-    /// Settings and changes in addition to the cures. Its figures are those of the program with the cures.
+    /// The fixes, and their saving, with the plan if there is one.
+    pub fixes: Together,
+    /// Settings and changes in addition to the fixes. Its figures are those of the program with the fixes.
     pub plan: Option<Plan>,
     /// Whether the program fits with them; `None` if unknown.
     pub fits: Option<bool>,
 }
 
-/// The cure of a known mistake.
+/// The fix of a known mistake.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FitCure {
-    /// The mistake and its cure, as other commands give it.
+pub struct FitFix {
+    /// The mistake and its fix, as other commands give it.
     pub advice: Advice,
-    /// Whether the program fits with this cure alone; `None` if unknown.
+    /// Whether the program fits with this fix alone; `None` if unknown.
     pub fits: Option<bool>,
 }
 
-/// The cures of one device.
+/// The fixes of one device.
 #[derive(Default)]
-struct Cured {
-    cures: Vec<FitCure>,
+struct Fixed {
+    fixes: Vec<FitFix>,
     together: Option<FitTogether>,
     with_plan: Option<FitTogether>,
 }
 
 impl FitPlans {
-    /// Plans for a recording, and the mistakes to cure first.
+    /// Plans for a recording, and the mistakes to fix first.
     pub fn of(recording: &Devices<'_>, options: &PlanOptions) -> Result<Self> {
         let devices = ask_each(&PlanReport::wanted(recording, options)?, |device| {
             let (plans, bench) = DevicePlans::with_bench(device, options)?;
-            let cured = Cured::of(device, &plans, bench.as_ref());
-            Ok((plans, cured))
+            let fixed = Fixed::of(device, &plans, bench.as_ref());
+            Ok((plans, fixed))
         })?;
-        let mut report = Self::without_cures(PlanReport::default());
-        for (plans, cured) in devices.0 {
+        let mut report = Self::without_fixes(PlanReport::default());
+        for (plans, fixed) in devices.0 {
             report.plans.devices.push(plans);
-            report.cures.push(cured.cures);
-            report.together.push(cured.together);
-            report.with_plan.push(cured.with_plan);
+            report.fixes.push(fixed.fixes);
+            report.together.push(fixed.together);
+            report.with_plan.push(fixed.with_plan);
         }
         Ok(report)
     }
 
-    /// Plans without cures: other commands show the mistakes of the program.
-    pub fn without_cures(plans: PlanReport) -> Self {
+    /// Plans without fixes: other commands show the mistakes of the program.
+    pub fn without_fixes(plans: PlanReport) -> Self {
         let devices = plans.devices.len();
-        Self { plans, cures: vec![Vec::new(); devices], together: vec![None; devices], with_plan: vec![None; devices] }
+        Self { plans, fixes: vec![Vec::new(); devices], together: vec![None; devices], with_plan: vec![None; devices] }
     }
 }
 
-impl Cured {
+impl Fixed {
     fn of(device: &Device<'_>, plans: &DevicePlans, bench: Option<&Bench<'_, '_>>) -> Self {
         if plans.fits {
             return Self::default();
         }
-        // A program without a plan also has its mistakes: what their cures save in the recording is known.
-        let (advice, together, first) = advice_together(device, Plays::Needs, FIRST);
-        let cure = |mut advice: Advice| {
+        // A program without a plan also has its mistakes: what their fixes save in the recording is known.
+        let (advice, together, first) = advice_together(device, Simulate::Needs, FIRST);
+        let fix = |mut advice: Advice| {
             // What would have followed the failure may need more.
             if let (Some(_), Saving::Played { needs, .. }) = (&plans.refused, &mut advice.saving) {
                 *needs = None;
             }
-            FitCure { fits: fits(&advice.saving, plans), advice }
+            FitFix { fits: fits(&advice.saving, plans), advice }
         };
-        let cures: Vec<FitCure> = advice.into_iter().map(cure).collect();
-        let together = together.map(|cures| FitTogether { fits: fits(&cures.saving, plans), cures, plan: None });
-        let is_enough = cures.iter().map(|it| it.fits).chain([together.as_ref().and_then(|it| it.fits)]);
+        let fixes: Vec<FitFix> = advice.into_iter().map(fix).collect();
+        let together = together.map(|fixes| FitTogether { fits: fits(&fixes.saving, plans), fixes, plan: None });
+        let is_enough = fixes.iter().map(|it| it.fits).chain([together.as_ref().and_then(|it| it.fits)]);
         let is_enough = is_enough.into_iter().any(|it| it == Some(true));
         let with_plan = bench.zip(first).filter(|_| !is_enough && is_whole(plans)).and_then(|(bench, first)| {
             let (plan, fits) = bench.with_lives(plans, &first.lives)?;
-            let bounds: Vec<String> = first.places.iter().filter_map(|&place| bound(place, &cures[place])).collect();
+            let bounds: Vec<String> = first.places.iter().filter_map(|&place| bound(place, &fixes[place])).collect();
             let saving = saving(plans, &plan, first.lives.at_least, &bounds)?;
-            let cures = Together { places: first.places, saving };
-            Some(FitTogether { cures, plan: Some(plan), fits: Some(fits) })
+            let fixes = Together { places: first.places, saving };
+            Some(FitTogether { fixes, plan: Some(plan), fits: Some(fits) })
         });
-        Self { cures, together, with_plan }
+        Self { fixes, together, with_plan }
     }
 }
 
-/// The saving of a plan for the program with cures, some of which may save more than simulated.
+/// The saving of a plan for the program with fixes, some of which may save more than simulated.
 fn saving(plans: &DevicePlans, plan: &Plan, at_least: bool, bounds: &[String]) -> Option<Saving> {
     let before = &plans.as_it_is.as_ref()?.outcome;
     let trust = if bounds.is_empty() { plans.trust(plan) } else { Trust::Uncertain };
@@ -121,9 +121,9 @@ fn saving(plans: &DevicePlans, plan: &Plan, at_least: bool, bounds: &[String]) -
     })
 }
 
-/// What to say of a cure whose saving is a lower bound: then the program may need less with the cure and a plan, too.
-fn bound(place: usize, cure: &FitCure) -> Option<String> {
-    let is_bound = matches!(cure.advice.saving, Saving::Played { trust: Trust::Uncertain, at_least: true, .. });
+/// What to say of a fix whose saving is a lower bound: then the program may need less with the fix and a plan, too.
+fn bound(place: usize, fix: &FitFix) -> Option<String> {
+    let is_bound = matches!(fix.advice.saving, Saving::Played { trust: Trust::Uncertain, at_least: true, .. });
     is_bound.then(|| format!("the saving of change {} is a lower bound", place + 1))
 }
 
@@ -132,7 +132,7 @@ fn is_whole(plans: &DevicePlans) -> bool {
     plans.refused.is_none() && plans.unfinished.is_none() && plans.failed.is_none()
 }
 
-/// If the recording runs out of memory, it is unknown what the failed step would need with the cure.
+/// If the recording runs out of memory, it is unknown what the failed step would need with the fix.
 fn fits(saving: &Saving, plans: &DevicePlans) -> Option<bool> {
     let Saving::Played { allocated, needs, .. } = saving else { return None };
     let is_whole = is_whole(plans);
