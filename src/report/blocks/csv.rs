@@ -1,44 +1,41 @@
 //! `memviz blocks` as CSV.
 
-use crate::analysis::blocks::BlocksReport;
+use crate::analysis::blocks::{BlocksReport, address};
 use crate::facts::time::moment::Moment;
-use crate::report::common::csv::{Lines, cell};
+use crate::report::common::csv::{cell, optional, table};
 use std::io::{self, Write};
 
-const HEAD: &str = "device,id,address,requested_bytes,bytes,alloc_entry,alloc_us,free_requested_entry,free_us,\
-     free_completed_entry,stream,category,inferred,phase,step,site,freed_by";
-
 pub(crate) fn write(report: &BlocksReport, out: &mut dyn Write) -> io::Result<()> {
-    let mut csv = Lines::new(HEAD, out)?;
-    let entry = |moment: &Option<Moment>| moment.as_ref().and_then(|moment| moment.entry);
-    let time = |moment: &Option<Moment>| moment.as_ref().and_then(|moment| moment.time_us);
-    for device in &report.devices {
-        for block in &device.blocks {
-            csv.line([
-                device.device.to_string(),
-                block.id.to_string(),
-                format!("{:#x}", block.address),
-                block.requested_bytes.to_string(),
-                block.bytes.to_string(),
-                number(entry(&block.allocated)),
-                number(time(&block.allocated)),
-                number(entry(&block.freed)),
-                number(time(&block.freed)),
-                number(entry(&block.completed)),
-                number(block.stream),
-                block.category.to_owned(),
-                block.inferred.to_string(),
-                block.phase.unwrap_or_default().to_owned(),
-                number(block.step),
-                cell(&block.site),
-                cell(block.freed_by.as_deref().unwrap_or_default()),
-            ])?;
-        }
-    }
-    csv.end()
+    let rows = report.devices.iter().flat_map(|device| device.blocks.iter().map(move |block| (device, block)));
+    table(
+        rows,
+        &[
+            ("device", |(device, _)| device.device.to_string()),
+            ("id", |(_, block)| block.id.to_string()),
+            ("address", |(_, block)| address(block.address)),
+            ("requested_bytes", |(_, block)| block.requested_bytes.to_string()),
+            ("bytes", |(_, block)| block.bytes.to_string()),
+            ("alloc_entry", |(_, block)| entry(block.allocated.as_ref())),
+            ("alloc_us", |(_, block)| time(block.allocated.as_ref())),
+            ("free_requested_entry", |(_, block)| entry(block.freed.as_ref())),
+            ("free_us", |(_, block)| time(block.freed.as_ref())),
+            ("free_completed_entry", |(_, block)| entry(block.completed.as_ref())),
+            ("stream", |(_, block)| optional(block.stream)),
+            ("category", |(_, block)| block.category.to_owned()),
+            ("inferred", |(_, block)| block.inferred.to_string()),
+            ("phase", |(_, block)| optional(block.phase)),
+            ("step", |(_, block)| optional(block.step)),
+            ("site", |(_, block)| cell(&block.site)),
+            ("freed_by", |(_, block)| cell(block.freed_by.as_deref().unwrap_or_default())),
+        ],
+        out,
+    )
 }
 
-/// A number; empty if there is none.
-fn number<N: ToString>(number: Option<N>) -> String {
-    number.map(|number| number.to_string()).unwrap_or_default()
+fn entry(moment: Option<&Moment>) -> String {
+    optional(moment.and_then(|moment| moment.entry))
+}
+
+fn time(moment: Option<&Moment>) -> String {
+    optional(moment.and_then(|moment| moment.time_us))
 }

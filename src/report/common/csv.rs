@@ -13,6 +13,28 @@ pub(crate) fn cell(text: &str) -> String {
     if is_formula { format!("'{text}") } else { text }
 }
 
+/// A column of a table: its name, and the cell of a row.
+pub(crate) type Column<R> = (&'static str, fn(&R) -> String);
+
+/// Writes a table: its names, and a line for each row.
+pub(crate) fn table<R>(
+    rows: impl IntoIterator<Item = R>,
+    columns: &[Column<R>],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut lines = Lines(::csv::Writer::from_writer(out));
+    lines.line(columns.iter().map(|(name, _)| name))?;
+    for row in rows {
+        lines.line(columns.iter().map(|(_, cell)| cell(&row)))?;
+    }
+    lines.end()
+}
+
+/// A cell that is empty if there is no value.
+pub(crate) fn optional(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
 /// A table while it is written.
 pub(crate) struct Lines<'o>(::csv::Writer<&'o mut dyn Write>);
 

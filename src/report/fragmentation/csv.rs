@@ -1,73 +1,62 @@
 //! `memviz fragmentation` as CSV: the rows of non-releasable memory, or the rows over time.
 
-use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationReport};
-use crate::report::common::csv::{Lines, cell};
+use crate::analysis::fragmentation::FragmentationReport;
+use crate::report::common::csv::{cell, optional, table};
 use std::io::{self, Write};
-
-const PINNING: &str = "device,entry,by,label,inferred,bytes,blocks,pinned_free_bytes,worst_block_bytes,alone_free_bytes,\
-     stack,complete_history,anomalies";
-const OVER_TIME: &str = "device,entry,time_us,reserved_bytes,active_bytes,allocated_bytes,requested_bytes,inactive_bytes,\
-     rounding_bytes,largest_free_block_bytes,releasable_bytes,pinned_free_bytes,segments,free_blocks,\
-     complete_history,anomalies";
 
 pub(crate) fn write(report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
     if report.devices.iter().any(|device| device.over_time.is_some()) {
-        over_time(report, Lines::new(OVER_TIME, out)?)
+        over_time(report, out)
     } else {
-        pinning(report, Lines::new(PINNING, out)?)
+        pinning(report, out)
     }
 }
 
-/// The end of every line: the device and the instant.
-fn tail(device: &DeviceFragmentation) -> [String; 2] {
-    [device.completeness.is_complete().to_string(), device.anomalies.total().to_string()]
+fn pinning(report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
+    let rows = report.devices.iter().flat_map(|device| device.pinning.rows.iter().map(move |row| (device, row)));
+    table(
+        rows,
+        &[
+            ("device", |(device, _)| device.device.to_string()),
+            ("entry", |(device, _)| optional(device.moment.entry)),
+            ("by", |(device, _)| device.by.name().to_owned()),
+            ("label", |(_, row)| cell(&row.label)),
+            ("inferred", |(_, row)| row.inferred.to_string()),
+            ("bytes", |(_, row)| row.bytes.to_string()),
+            ("blocks", |(_, row)| row.blocks.to_string()),
+            ("pinned_free_bytes", |(_, row)| row.pinned_free_bytes.to_string()),
+            ("worst_block_bytes", |(_, row)| row.worst_block_bytes.to_string()),
+            ("alone_free_bytes", |(_, row)| row.alone_free_bytes.to_string()),
+            ("stack", |(_, row)| cell(&row.stack.join(";"))),
+            ("complete_history", |(device, _)| device.completeness.is_complete().to_string()),
+            ("anomalies", |(device, _)| device.anomalies.total().to_string()),
+        ],
+        out,
+    )
 }
 
-fn pinning(report: &FragmentationReport, mut csv: Lines<'_>) -> io::Result<()> {
-    for device in &report.devices {
-        let entry = device.moment.entry.map(|entry| entry.to_string()).unwrap_or_default();
-        for row in &device.pinning.rows {
-            let line = [
-                device.device.to_string(),
-                entry.clone(),
-                device.by.name().to_owned(),
-                cell(&row.label),
-                row.inferred.to_string(),
-                row.bytes.to_string(),
-                row.blocks.to_string(),
-                row.pinned_free_bytes.to_string(),
-                row.worst_block_bytes.to_string(),
-                row.alone_free_bytes.to_string(),
-                cell(&row.stack.join(";")),
-            ];
-            csv.line(line.iter().chain(&tail(device)))?;
-        }
-    }
-    csv.end()
-}
-
-fn over_time(report: &FragmentationReport, mut csv: Lines<'_>) -> io::Result<()> {
-    for device in &report.devices {
-        for row in device.over_time.iter().flatten() {
-            let figures = &row.figures;
-            let line = [
-                device.device.to_string(),
-                row.moment.entry.map(|entry| entry.to_string()).unwrap_or_default(),
-                row.moment.time_us.map(|time| time.to_string()).unwrap_or_default(),
-                figures.reserved.to_string(),
-                figures.active().to_string(),
-                figures.allocated.to_string(),
-                figures.requested.to_string(),
-                figures.inactive.to_string(),
-                figures.rounding().to_string(),
-                figures.largest_free_block.to_string(),
-                figures.releasable.to_string(),
-                figures.pinned_free.to_string(),
-                figures.segments.to_string(),
-                figures.free_blocks.to_string(),
-            ];
-            csv.line(line.iter().chain(&tail(device)))?;
-        }
-    }
-    csv.end()
+fn over_time(report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
+    let rows = report.devices.iter().flat_map(|device| device.over_time.iter().flatten().map(move |row| (device, row)));
+    table(
+        rows,
+        &[
+            ("device", |(device, _)| device.device.to_string()),
+            ("entry", |(_, row)| optional(row.moment.entry)),
+            ("time_us", |(_, row)| optional(row.moment.time_us)),
+            ("reserved_bytes", |(_, row)| row.figures.reserved.to_string()),
+            ("active_bytes", |(_, row)| row.figures.active().to_string()),
+            ("allocated_bytes", |(_, row)| row.figures.allocated.to_string()),
+            ("requested_bytes", |(_, row)| row.figures.requested.to_string()),
+            ("inactive_bytes", |(_, row)| row.figures.inactive.to_string()),
+            ("rounding_bytes", |(_, row)| row.figures.rounding().to_string()),
+            ("largest_free_block_bytes", |(_, row)| row.figures.largest_free_block.to_string()),
+            ("releasable_bytes", |(_, row)| row.figures.releasable.to_string()),
+            ("pinned_free_bytes", |(_, row)| row.figures.pinned_free.to_string()),
+            ("segments", |(_, row)| row.figures.segments.to_string()),
+            ("free_blocks", |(_, row)| row.figures.free_blocks.to_string()),
+            ("complete_history", |(device, _)| device.completeness.is_complete().to_string()),
+            ("anomalies", |(device, _)| device.anomalies.total().to_string()),
+        ],
+        out,
+    )
 }

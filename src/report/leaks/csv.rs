@@ -1,39 +1,34 @@
 //! `memviz leaks` as CSV.
 
 use crate::analysis::leaks::LeakReport;
-use crate::report::common::csv::{Lines, cell};
+use crate::report::common::csv::{cell, optional, table};
 use std::io::{self, Write};
 
-const HEAD: &str = "device,steps,steps_inferred,by,label,inferred,verdict,bytes_per_step,allocated_bytes_per_step,\
-     blocks_per_step,live_bytes,live_blocks,oldest_entry,oldest_step,stack,complete_history,anomalies";
-
 pub(crate) fn write(report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
-    let mut csv = Lines::new(HEAD, out)?;
-    for device in &report.devices {
-        let inferred = device.steps.as_ref().is_ok_and(|steps| steps.source.is_inferred());
-        for row in &device.rows {
-            let entry = row.oldest.and_then(|oldest| oldest.entry);
-            let step = row.oldest.and_then(|oldest| oldest.step);
-            csv.line([
-                &device.device.to_string(),
-                &device.step_count().to_string(),
-                &inferred.to_string(),
-                device.by.name(),
-                &cell(&row.label),
-                &row.inferred.to_string(),
-                row.verdict.name(),
-                &row.rate.bytes.to_string(),
-                &row.rate.allocated_bytes.to_string(),
-                &row.rate.blocks.to_string(),
-                &row.live_bytes.to_string(),
-                &row.live_blocks.to_string(),
-                &entry.map(|entry| entry.to_string()).unwrap_or_default(),
-                &step.map(|step| step.to_string()).unwrap_or_default(),
-                &cell(&row.stack.join(";")),
-                &device.completeness.is_complete().to_string(),
-                &device.anomalies.total().to_string(),
-            ])?;
-        }
-    }
-    csv.end()
+    let rows = report.devices.iter().flat_map(|device| device.rows.iter().map(move |row| (device, row)));
+    table(
+        rows,
+        &[
+            ("device", |(device, _)| device.device.to_string()),
+            ("steps", |(device, _)| device.step_count().to_string()),
+            ("steps_inferred", |(device, _)| {
+                device.steps.as_ref().is_ok_and(|steps| steps.source.is_inferred()).to_string()
+            }),
+            ("by", |(device, _)| device.by.name().to_owned()),
+            ("label", |(_, row)| cell(&row.label)),
+            ("inferred", |(_, row)| row.inferred.to_string()),
+            ("verdict", |(_, row)| row.verdict.name().to_owned()),
+            ("bytes_per_step", |(_, row)| row.rate.bytes.to_string()),
+            ("allocated_bytes_per_step", |(_, row)| row.rate.allocated_bytes.to_string()),
+            ("blocks_per_step", |(_, row)| row.rate.blocks.to_string()),
+            ("live_bytes", |(_, row)| row.live_bytes.to_string()),
+            ("live_blocks", |(_, row)| row.live_blocks.to_string()),
+            ("oldest_entry", |(_, row)| optional(row.oldest.and_then(|oldest| oldest.entry))),
+            ("oldest_step", |(_, row)| optional(row.oldest.and_then(|oldest| oldest.step))),
+            ("stack", |(_, row)| cell(&row.stack.join(";"))),
+            ("complete_history", |(device, _)| device.completeness.is_complete().to_string()),
+            ("anomalies", |(device, _)| device.anomalies.total().to_string()),
+        ],
+        out,
+    )
 }

@@ -3,36 +3,31 @@
 use super::each::csv as each;
 use crate::analysis::peak::PeakReport;
 use crate::replay::Bound;
-use crate::report::common::csv::{Lines, cell};
+use crate::report::common::csv::{cell, optional, table};
 use std::io::{self, Write};
-
-const HEAD: &str = "device,metric,entry,by,label,bytes,blocks,inferred,stack,bound,complete_history,anomalies";
 
 pub(crate) fn write(report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
     let with_ranges = || report.devices.iter().filter_map(|device| Some((device, device.ranges.as_ref()?)));
     if with_ranges().next().is_some() {
         return each::write(with_ranges(), out);
     }
-    let mut csv = Lines::new(HEAD, out)?;
-    for device in &report.devices {
-        let entry = device.entry.map(|entry| entry.to_string()).unwrap_or_default();
-        let bound = device.completeness.bound(device.metric).map_or("exact", Bound::name);
-        for row in &device.attribution.rows {
-            csv.line([
-                &device.device.to_string(),
-                device.metric.name(),
-                &entry,
-                device.attribution.by.name(),
-                &cell(&row.label),
-                &row.bytes.to_string(),
-                &row.blocks.to_string(),
-                &row.inferred.to_string(),
-                &cell(&row.stack.join(";")),
-                bound,
-                &device.completeness.is_complete().to_string(),
-                &device.anomalies.total().to_string(),
-            ])?;
-        }
-    }
-    csv.end()
+    let rows = report.devices.iter().flat_map(|device| device.attribution.rows.iter().map(move |row| (device, row)));
+    table(
+        rows,
+        &[
+            ("device", |(device, _)| device.device.to_string()),
+            ("metric", |(device, _)| device.metric.name().to_owned()),
+            ("entry", |(device, _)| optional(device.entry)),
+            ("by", |(device, _)| device.attribution.by.name().to_owned()),
+            ("label", |(_, row)| cell(&row.label)),
+            ("bytes", |(_, row)| row.bytes.to_string()),
+            ("blocks", |(_, row)| row.blocks.to_string()),
+            ("inferred", |(_, row)| row.inferred.to_string()),
+            ("stack", |(_, row)| cell(&row.stack.join(";"))),
+            ("bound", |(device, _)| device.completeness.bound(device.metric).map_or("exact", Bound::name).to_owned()),
+            ("complete_history", |(device, _)| device.completeness.is_complete().to_string()),
+            ("anomalies", |(device, _)| device.anomalies.total().to_string()),
+        ],
+        out,
+    )
 }

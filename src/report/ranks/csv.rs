@@ -1,93 +1,134 @@
 //! `memviz ranks` as CSV: a line for each rank and device, and for each input that could not be analyzed.
 
-use crate::analysis::ranks::RanksReport;
-use crate::analysis::ranks::Relation;
+use crate::analysis::ranks::{Group, RanksReport, Relation};
 use crate::replay::{Bound, Counters, Metric};
-use crate::report::common::csv::{Lines, cell};
-use crate::wire::ranks::{DeviceMemory, RankLine, RankSummary};
+use crate::report::common::csv::{cell, optional, table};
+use crate::wire::ranks::{RankLine, RankSummary};
+use serde_json::Value;
 use std::io::{self, Write};
 
-const HEAD: &str = "rank,device,max_allocated_bytes,max_active_bytes,max_requested_bytes,max_reserved_bytes,\
-     baseline_bytes,inactive_bytes,inactive_share,ooms,end_allocated_bytes,end_reserved_bytes,outlier,\
-     largest_site,largest_site_bytes,largest_site_inferred,allocated_bound,active_bound,requested_bound,\
-     reserved_bound,entries,complete_history,anomalies,rank_source,relation,program,signatures,device_total_bytes,\
-     device_used_bytes,outside_bytes,path,error";
+/// A line of the report, and its index.
+struct Input<'r> {
+    report: &'r RanksReport,
+    row: usize,
+    line: &'r RankLine,
+}
 
-/// Number of columns.
-const COLUMNS: usize = 32;
+impl<'r> Input<'r> {
+    /// A cell about a rank: empty for inputs without one.
+    fn of(&self, shown: impl Fn(&'r RankSummary) -> String) -> String {
+        self.line.rank().map(shown).unwrap_or_default()
+    }
+
+    /// Without a history, nothing is known about the start or about failed requests.
+    fn of_history(&self, shown: impl Fn(&'r RankSummary) -> String) -> String {
+        self.of(|rank| if rank.entries > 0 { shown(rank) } else { String::new() })
+    }
+
+    /// A counter, if the recording shows it.
+    fn counter(&self, metric: Metric, counters: fn(&RankSummary) -> &Counters) -> String {
+        self.of(|rank| optional((rank.bound(metric) != Some(Bound::Unknown)).then(|| counters(rank).get(metric))))
+    }
+
+    fn maximum(&self, metric: Metric) -> String {
+        self.counter(metric, |rank| &rank.maxima)
+    }
+
+    fn bound(&self, metric: Metric) -> String {
+        self.of(|rank| rank.bound(metric).map_or("exact", Bound::name).to_owned())
+    }
+
+    fn group(&self) -> Option<&'r Group> {
+        self.report.groups.iter().find(|group| group.members.contains(&self.row))
+    }
+
+    /// The number of its program, if there are several.
+    fn program(&self) -> Option<usize> {
+        let Relation::Programs(programs) = &self.group()?.relation else { return None };
+        programs.iter().position(|rows| rows.contains(&self.row))
+    }
+
+    /// The metrics in which it is an outlier.
+    fn outliers(&self) -> String {
+        let outliers = self.report.outliers.iter().filter(|outlier| outlier.row == self.row);
+        outliers.map(|outlier| outlier.metric.name()).collect::<Vec<_>>().join(";")
+    }
+
+    fn number(&self) -> String {
+        match self.line {
+            RankLine::Rank(rank) => rank.rank.to_string(),
+            RankLine::Empty(empty) => empty.rank.to_string(),
+            RankLine::Failed(_) | RankLine::Skipped(_) => String::new(),
+        }
+    }
+
+    fn path(&self) -> &str {
+        match self.line {
+            RankLine::Rank(rank) => &rank.path,
+            RankLine::Empty(empty) => &empty.path,
+            RankLine::Failed(failed) => &failed.path,
+            RankLine::Skipped(skipped) => &skipped.path,
+        }
+    }
+
+    /// Why there are no figures.
+    fn error(&self) -> &str {
+        match self.line {
+            RankLine::Empty(_) => "no memory on any device",
+            RankLine::Failed(failed) => &failed.error,
+            RankLine::Rank(_) | RankLine::Skipped(_) => "",
+        }
+    }
+}
 
 pub(crate) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
-    let mut csv = Lines::new(HEAD, out)?;
-    for (index, line) in report.lines.iter().enumerate() {
-        let record = match line {
-            RankLine::Rank(rank) => record(report, index, rank),
-            RankLine::Empty(empty) => without_figures(&empty.rank.to_string(), &empty.path, "no memory on any device"),
-            RankLine::Failed(failed) => without_figures("", &failed.path, &failed.error),
-            RankLine::Skipped(_) => continue,
-        };
-        csv.line(&record)?;
-    }
-    csv.end()
-}
-
-fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; COLUMNS] {
-    let counter = |counters: &Counters, metric: Metric| match rank.bound(metric) {
-        Some(Bound::Unknown) => String::new(),
-        _ => counters.get(metric).to_string(),
-    };
-    let maximum = |metric: Metric| counter(&rank.maxima, metric);
-    // Without a history, nothing is known about the start or about failed requests.
-    let if_history = |shown: String| if rank.entries > 0 { shown } else { String::new() };
-    let memory = |figure: fn(DeviceMemory) -> String| rank.device_memory.map(figure).unwrap_or_default();
-    let bound = |metric: Metric| rank.bound(metric).map_or("exact", Bound::name).to_owned();
-    let outliers = report.outliers.iter().filter(|outlier| outlier.row == row);
-    let largest = rank.largest();
-    let group = report.groups.iter().find(|group| group.members.contains(&row));
-    let program = group.and_then(|group| match &group.relation {
-        Relation::Programs(programs) => programs.iter().position(|rows| rows.contains(&row)),
-        _ => None,
-    });
-    let source = serde_json::to_value(rank.rank_source).ok();
-    [
-        rank.rank.to_string(),
-        rank.device.to_string(),
-        maximum(Metric::Allocated),
-        maximum(Metric::Active),
-        maximum(Metric::Requested),
-        maximum(Metric::Reserved),
-        if_history(rank.baseline_bytes.to_string()),
-        rank.inactive_bytes.map(|bytes| bytes.to_string()).unwrap_or_default(),
-        rank.inactive_share().map(|share| share.to_string()).unwrap_or_default(),
-        if_history(rank.ooms.to_string()),
-        counter(&rank.end, Metric::Allocated),
-        counter(&rank.end, Metric::Reserved),
-        outliers.map(|outlier| outlier.metric.name()).collect::<Vec<_>>().join(";"),
-        largest.map(|row| cell(&row.label)).unwrap_or_default(),
-        largest.map(|row| row.bytes.to_string()).unwrap_or_default(),
-        largest.map(|row| row.inferred.to_string()).unwrap_or_default(),
-        bound(Metric::Allocated),
-        bound(Metric::Active),
-        bound(Metric::Requested),
-        bound(Metric::Reserved),
-        rank.entries.to_string(),
-        rank.complete_history.to_string(),
-        rank.anomalies.to_string(),
-        source.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default().to_owned(),
-        group.map(|group| group.relation.name().to_owned()).unwrap_or_default(),
-        program.map(|program| program.to_string()).unwrap_or_default(),
-        cell(&rank.failures.iter().map(|failure| failure.signature.id.as_str()).collect::<Vec<_>>().join(";")),
-        memory(|memory| memory.total_bytes.to_string()),
-        memory(|memory| memory.used_bytes.to_string()),
-        memory(|memory| memory.outside_bytes.to_string()),
-        cell(&rank.path),
-        String::new(),
-    ]
-}
-
-fn without_figures(rank: &str, path: &str, error: &str) -> [String; COLUMNS] {
-    let mut record = [const { String::new() }; COLUMNS];
-    rank.clone_into(&mut record[0]);
-    record[COLUMNS - 2] = cell(path);
-    record[COLUMNS - 1] = cell(error);
-    record
+    let lines = report.lines.iter().enumerate().filter(|(_, line)| !matches!(line, RankLine::Skipped(_)));
+    table(
+        lines.map(|(row, line)| Input { report, row, line }),
+        &[
+            ("rank", Input::number),
+            ("device", |line| line.of(|rank| rank.device.to_string())),
+            ("max_allocated_bytes", |line| line.maximum(Metric::Allocated)),
+            ("max_active_bytes", |line| line.maximum(Metric::Active)),
+            ("max_requested_bytes", |line| line.maximum(Metric::Requested)),
+            ("max_reserved_bytes", |line| line.maximum(Metric::Reserved)),
+            ("baseline_bytes", |line| line.of_history(|rank| rank.baseline_bytes.to_string())),
+            ("inactive_bytes", |line| line.of(|rank| optional(rank.inactive_bytes))),
+            ("inactive_share", |line| line.of(|rank| optional(rank.inactive_share()))),
+            ("ooms", |line| line.of_history(|rank| rank.ooms.to_string())),
+            ("end_allocated_bytes", |line| line.counter(Metric::Allocated, |rank| &rank.end)),
+            ("end_reserved_bytes", |line| line.counter(Metric::Reserved, |rank| &rank.end)),
+            ("outlier", Input::outliers),
+            ("largest_site", |line| line.of(|rank| rank.largest().map(|row| cell(&row.label)).unwrap_or_default())),
+            ("largest_site_bytes", |line| line.of(|rank| optional(rank.largest().map(|row| row.bytes)))),
+            ("largest_site_inferred", |line| line.of(|rank| optional(rank.largest().map(|row| row.inferred)))),
+            ("allocated_bound", |line| line.bound(Metric::Allocated)),
+            ("active_bound", |line| line.bound(Metric::Active)),
+            ("requested_bound", |line| line.bound(Metric::Requested)),
+            ("reserved_bound", |line| line.bound(Metric::Reserved)),
+            ("entries", |line| line.of(|rank| rank.entries.to_string())),
+            ("complete_history", |line| line.of(|rank| rank.complete_history.to_string())),
+            ("anomalies", |line| line.of(|rank| rank.anomalies.to_string())),
+            ("rank_source", |line| {
+                let name = |value: Value| value.as_str().unwrap_or_default().to_owned();
+                line.of(|rank| serde_json::to_value(rank.rank_source).map(name).unwrap_or_default())
+            }),
+            ("relation", |line| optional(line.group().map(|group| group.relation.name()))),
+            ("program", |line| optional(line.program())),
+            ("signatures", |line| {
+                line.of(|rank| {
+                    let ids = rank.failures.iter().map(|failure| failure.signature.id.as_str());
+                    cell(&ids.collect::<Vec<_>>().join(";"))
+                })
+            }),
+            ("device_total_bytes", |line| {
+                line.of(|rank| optional(rank.device_memory.map(|memory| memory.total_bytes)))
+            }),
+            ("device_used_bytes", |line| line.of(|rank| optional(rank.device_memory.map(|memory| memory.used_bytes)))),
+            ("outside_bytes", |line| line.of(|rank| optional(rank.device_memory.map(|memory| memory.outside_bytes)))),
+            ("path", |line| cell(line.path())),
+            ("error", |line| cell(line.error())),
+        ],
+        out,
+    )
 }
