@@ -12,6 +12,7 @@ use crate::replay::{Instant, Metric};
 use crate::sorting::SortRows;
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
+use serde::Serialize;
 use std::cmp::Reverse;
 
 /// Some blocks; segments for [`Metric::Reserved`].
@@ -33,8 +34,11 @@ impl Share {
     }
 }
 
-/// The fate of blocks from one instant to a later one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The fate of blocks from one instant of a recording to a later one: `born` and `survived` sum to the live blocks of
+/// the later one, `freed` and `survived` to those of the earlier one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "BlockLives", rename = "BlockLives"))]
+#[serde(into = "BlockLives")]
 pub struct Lives {
     /// Live only at the later one.
     pub born: Share,
@@ -42,6 +46,37 @@ pub struct Lives {
     pub freed: Share,
     /// Live at both.
     pub survived: Share,
+}
+
+/// The keys of [`Lives`].
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct BlockLives {
+    /// Bytes that are live only at the later instant.
+    born_bytes: u64,
+    /// Blocks of them.
+    born_blocks: u64,
+    /// Bytes that are live only at the earlier instant.
+    freed_bytes: u64,
+    /// Blocks of them.
+    freed_blocks: u64,
+    /// Bytes that are live at both.
+    survived_bytes: u64,
+    /// Blocks of them.
+    survived_blocks: u64,
+}
+
+impl From<Lives> for BlockLives {
+    fn from(Lives { born, freed, survived }: Lives) -> Self {
+        Self {
+            born_bytes: born.bytes,
+            born_blocks: born.blocks,
+            freed_bytes: freed.bytes,
+            freed_blocks: freed.blocks,
+            survived_bytes: survived.bytes,
+            survived_blocks: survived.blocks,
+        }
+    }
 }
 
 impl Lives {
@@ -169,7 +204,7 @@ impl DeviceDiff {
         let (same, mut rows): (Vec<DiffRow>, Vec<DiffRow>) = rows.partition(is_unchanged);
         rows.sort_rows_by(|a, b| {
             let moved = |row: &DiffRow| row.lives.map(|it| u128::from(it.born.bytes) + u128::from(it.freed.bytes));
-            let rank = |row: &DiffRow| (Reverse(moved(row)), Reverse(row.delta_bytes()));
+            let rank = |row: &DiffRow| (Reverse(moved(row)), Reverse(row.delta_bytes));
             rank(a).cmp(&rank(b)).then_with(|| a.label.cmp(&b.label)).then_with(|| a.stack.cmp(&b.stack))
         });
         let counters = [base, new].map(|side| side.peak.at.get(metric));
@@ -194,7 +229,13 @@ impl DeviceDiff {
 /// The bytes by which counters differ from blocks, which happens only if a recording contradicts itself.
 fn contradiction([base_bytes, new_bytes]: [i64; 2]) -> Option<DiffRow> {
     let label = CONTRADICTORY.to_owned();
-    (base_bytes != 0 || new_bytes != 0).then(|| DiffRow { label, base_bytes, new_bytes, ..DiffRow::default() })
+    (base_bytes != 0 || new_bytes != 0).then(|| DiffRow {
+        label,
+        base_bytes,
+        new_bytes,
+        delta_bytes: new_bytes.wrapping_sub(base_bytes),
+        ..DiffRow::default()
+    })
 }
 
 impl DiffRow {
@@ -211,6 +252,7 @@ impl DiffRow {
             },
             base_bytes: before.bytes as i64,
             new_bytes: after.bytes as i64,
+            delta_bytes: (after.bytes as i64).wrapping_sub(before.bytes as i64),
             base_blocks: before.blocks,
             new_blocks: after.blocks,
             inferred,

@@ -5,6 +5,7 @@ use super::matching::{Match, Name, match_rows};
 use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::OTHER;
 use crate::sorting::SortRows;
+use serde::Serialize;
 use std::cmp::Reverse;
 
 /// A row of one side. Sums wrap around, as everywhere; recordings that make them do so are marked as overflowing.
@@ -24,15 +25,17 @@ impl SideRow {
     }
 }
 
-/// The fate of a row.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The files that contain a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "RowStatus"))]
+#[serde(rename_all = "snake_case")]
 pub enum Fate {
-    /// The row is on both sides.
+    /// On both sides.
     #[default]
     Changed,
-    /// Only the second recording has the row.
+    /// Only in the new file.
     New,
-    /// Only the base has the row.
+    /// Only in the base.
     Vanished,
 }
 
@@ -47,37 +50,37 @@ impl Fate {
     }
 }
 
-/// Bytes of one group on both sides.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A group on both sides.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DiffRow {
-    /// The group, as the second recording names it; as the base names it if the row has vanished.
+    /// The group, as the new file names it; as the base names it if it has vanished.
     pub label: String,
-    /// The label in the base, if it differs: the line has moved.
+    /// Its label in the base, if it differs because the line has moved; otherwise null.
     pub base_label: Option<String>,
-    /// The fate of the row.
+    /// Whether it is on both sides.
+    #[serde(rename = "status")]
     pub fate: Fate,
-    /// Bytes of the metric in the base. Negative only if a recording contradicts itself.
+    /// Its bytes in the base. Negative only if a recording contradicts itself.
     pub base_bytes: i64,
-    /// Bytes of the metric in the second recording.
+    /// Its bytes in the new file.
     pub new_bytes: i64,
-    /// Blocks in the base; segments for [`crate::replay::Metric::Reserved`].
+    /// The difference.
+    pub delta_bytes: i64,
+    /// Its blocks in the base; segments if the metric is `reserved`.
     pub base_blocks: u64,
-    /// Blocks in the second recording.
+    /// Its blocks in the new file.
     pub new_blocks: u64,
-    /// Whether the label is inferred rather than recorded, on either side.
+    /// Whether the label is inferred, in either file.
     pub inferred: bool,
-    /// The stack with the most bytes in the group, innermost frame first; from the base if the row has vanished.
+    /// The stack with the most bytes in the group, innermost frame first; of the base if it has vanished.
     pub stack: Vec<String>,
-    /// The fate of the group's blocks, if both sides are instants of one recording.
+    /// The fate of its blocks. Left out unless both sides are instants of one recording.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub lives: Option<Lives>,
 }
 
 impl DiffRow {
-    /// Its growth in bytes.
-    pub fn delta_bytes(&self) -> i64 {
-        self.new_bytes.wrapping_sub(self.base_bytes)
-    }
-
     /// `None` if nothing is held on either side.
     fn of(pair: Match, base: &[SideRow], new: &[SideRow]) -> Option<Self> {
         let none = SideRow::default();
@@ -96,6 +99,7 @@ impl DiffRow {
             },
             base_bytes: from_row.bytes,
             new_bytes: to_row.bytes,
+            delta_bytes: to_row.bytes.wrapping_sub(from_row.bytes),
             base_blocks: from_row.blocks,
             new_blocks: to_row.blocks,
             inferred: from_row.inferred || to_row.inferred,
@@ -110,10 +114,12 @@ impl DiffRow {
 }
 
 /// Rows with the same bytes and blocks on both sides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Unchanged {
     /// Their number.
     pub rows: usize,
+    /// Their bytes on either side.
     pub bytes: i64,
 }
 
@@ -124,7 +130,7 @@ pub(super) fn of(by: GroupBy, base: &[SideRow], new: &[SideRow]) -> (Vec<DiffRow
     let (same, mut rows): (Vec<DiffRow>, Vec<DiffRow>) = rows.partition(DiffRow::is_unchanged);
     let bytes = same.iter().fold(0, |sum: i64, row| sum.wrapping_add(row.new_bytes));
     rows.sort_rows_by(|a, b| {
-        let rank = |row: &DiffRow| (Reverse(row.delta_bytes().unsigned_abs()), Reverse(row.delta_bytes()));
+        let rank = |row: &DiffRow| (Reverse(row.delta_bytes.unsigned_abs()), Reverse(row.delta_bytes));
         rank(a).cmp(&rank(b)).then_with(|| a.label.cmp(&b.label)).then_with(|| a.stack.cmp(&b.stack))
     });
     (rows, Unchanged { rows: same.len(), bytes })
@@ -147,6 +153,7 @@ pub(super) fn keep_top(rows: &mut Vec<DiffRow>, top: Option<usize>, inclusive: b
             fate: Fate::Changed,
             base_bytes: sum(|row| row.base_bytes),
             new_bytes: sum(|row| row.new_bytes),
+            delta_bytes: sum(|row| row.delta_bytes),
             base_blocks: rest.iter().map(|row| row.base_blocks).sum(),
             new_blocks: rest.iter().map(|row| row.new_blocks).sum(),
             inferred: rest.iter().any(|row| row.inferred),

@@ -2,18 +2,20 @@
 
 use crate::model::AllocatorSettings;
 use indexmap::IndexMap;
+use serde::Serialize;
 
 /// The name of the only difference if one file has no settings.
 pub(crate) const NO_SETTINGS: &str = "allocator_settings";
 
 /// A setting with two values.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SettingValues"))]
 pub struct SettingDiff {
     /// Its name, as in the snapshot.
     pub name: String,
-    /// Its value in the base; `None` if it is not recorded.
+    /// Its value in the base as text; null if not recorded.
     pub base: Option<String>,
-    /// Its value in the second recording; `None` if it is not recorded.
+    /// Its value in the new file as text; null if not recorded.
     pub new: Option<String>,
 }
 

@@ -2,41 +2,34 @@
 
 use crate::analysis::diff::DiffReport;
 use crate::replay::Bound;
-use crate::report::common::csv::{Lines, cell};
+use crate::report::common::csv::{cell, optional, table};
 use std::io::{self, Write};
 
-const HEAD: &str = "device,base_device,metric,by,label,base_label,status,base_bytes,new_bytes,delta_bytes,base_blocks,\
-     new_blocks,inferred,stack,base_bound,new_bound,born_bytes,freed_bytes,survived_bytes";
-
 pub(crate) fn write(report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
-    let mut csv = Lines::new(HEAD, out)?;
-    for device in &report.devices {
-        let bound = |bound: Option<Bound>| bound.map_or("exact", Bound::name);
-        for row in &device.rows {
-            let lives = row.lives.map(|it| [it.born, it.freed, it.survived].map(|share| share.bytes.to_string()));
-            let [born, freed, survived] = lives.unwrap_or_default();
-            csv.line([
-                &device.new.device().to_string(),
-                &device.base.device().to_string(),
-                device.metric().name(),
-                device.by().name(),
-                &cell(&row.label),
-                &cell(row.base_label.as_deref().unwrap_or_default()),
-                row.fate.name(),
-                &row.base_bytes.to_string(),
-                &row.new_bytes.to_string(),
-                &row.delta_bytes().to_string(),
-                &row.base_blocks.to_string(),
-                &row.new_blocks.to_string(),
-                &row.inferred.to_string(),
-                &cell(&row.stack.join(";")),
-                bound(device.base.bound),
-                bound(device.new.bound),
-                &born,
-                &freed,
-                &survived,
-            ])?;
-        }
-    }
-    csv.end()
+    let rows = report.devices.iter().flat_map(|device| device.rows.iter().map(move |row| (device, row)));
+    table(
+        rows,
+        &[
+            ("device", |(device, _)| device.new.device().to_string()),
+            ("base_device", |(device, _)| device.base.device().to_string()),
+            ("metric", |(device, _)| device.metric().name().to_owned()),
+            ("by", |(device, _)| device.by().name().to_owned()),
+            ("label", |(_, row)| cell(&row.label)),
+            ("base_label", |(_, row)| cell(row.base_label.as_deref().unwrap_or_default())),
+            ("status", |(_, row)| row.fate.name().to_owned()),
+            ("base_bytes", |(_, row)| row.base_bytes.to_string()),
+            ("new_bytes", |(_, row)| row.new_bytes.to_string()),
+            ("delta_bytes", |(_, row)| row.delta_bytes.to_string()),
+            ("base_blocks", |(_, row)| row.base_blocks.to_string()),
+            ("new_blocks", |(_, row)| row.new_blocks.to_string()),
+            ("inferred", |(_, row)| row.inferred.to_string()),
+            ("stack", |(_, row)| cell(&row.stack.join(";"))),
+            ("base_bound", |(device, _)| device.base.bound.map_or("exact", Bound::name).to_owned()),
+            ("new_bound", |(device, _)| device.new.bound.map_or("exact", Bound::name).to_owned()),
+            ("born_bytes", |(_, row)| optional(row.lives.map(|lives| lives.born.bytes))),
+            ("freed_bytes", |(_, row)| optional(row.lives.map(|lives| lives.freed.bytes))),
+            ("survived_bytes", |(_, row)| optional(row.lives.map(|lives| lives.survived.bytes))),
+        ],
+        out,
+    )
 }

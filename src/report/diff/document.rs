@@ -88,7 +88,7 @@ fn rows(device: &DeviceDiff) -> Table {
     let share = |share: Share| if share.blocks > 0 { Bytes(share.bytes).to_string() } else { "-".to_owned() };
     for row in &device.rows {
         let growth = [
-            words::delta(row.delta_bytes()),
+            words::delta(row.delta_bytes),
             bytes(row.fate != Fate::New, row.base_bytes),
             bytes(row.fate != Fate::Vanished, row.new_bytes),
         ];
@@ -100,7 +100,7 @@ fn rows(device: &DeviceDiff) -> Table {
         // Nearly all categories are inferred, which the last line states.
         let label = label(by.name(), &row.label, row.inferred && by != GroupBy::Category);
         let shown = table.row(cells, label.suffix(fate, Tone::Dim, 0));
-        if device.lives.is_none() && row.delta_bytes() > 0 {
+        if device.lives.is_none() && row.delta_bytes > 0 {
             shown.toned(Tone::Warn);
         }
         if by == GroupBy::Stack {

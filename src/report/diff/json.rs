@@ -1,8 +1,6 @@
 //! The JSON of `memviz diff`.
 
-use crate::analysis::diff as analysis;
-use crate::analysis::diff::{DeviceDiff, DiffReport};
-use crate::analysis::diff::{DiffInputDevice, Fate, Lives, SettingDiff};
+use crate::analysis::diff::{DeviceDiff, DiffInputDevice, DiffReport, DiffRow, Lives, SettingDiff, Unchanged};
 use crate::facts::grouping::GroupBy;
 use crate::facts::segments::figures::Figures;
 use crate::replay::{Bound, Metric};
@@ -26,13 +24,13 @@ pub struct Diff<'a> {
     /// Whether nothing differs.
     pub identical: bool,
     /// Devices of both files.
-    pub devices: Vec<DiffDevice>,
+    pub devices: Vec<DiffDevice<'a>>,
     /// Devices that only the base has.
-    pub only_base_devices: Vec<i32>,
+    pub only_base_devices: &'a [i32],
     /// Devices that only the new file has.
-    pub only_new_devices: Vec<i32>,
+    pub only_new_devices: &'a [i32],
     /// Allocator settings that differ.
-    pub settings: Vec<SettingValues>,
+    pub settings: &'a [SettingDiff],
 }
 
 /// The two files.
@@ -48,7 +46,7 @@ pub struct DiffInput<'a> {
 /// `memviz diff`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct DiffDevice {
+pub struct DiffDevice<'a> {
     /// Device in the new file, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
     /// Device in the base: may differ if each file has a single GPU.
@@ -66,47 +64,14 @@ pub struct DiffDevice {
     /// Growth of the counter between the two selected instants.
     pub delta_bytes: i64,
     /// What changed, the largest change first. Rows sum to `delta_bytes`, unless they are inclusive.
-    pub rows: Vec<DiffRow>,
+    pub rows: &'a [DiffRow],
     /// Rows that did not change.
     pub unchanged: Unchanged,
     /// Rows that `--top` summed up in one labeled `(other)`; inclusive ones are left out.
     pub left_out: usize,
     /// The fate of all blocks. Left out unless both sides are instants of one recording.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lives: Option<BlockLives>,
-}
-
-/// The fate of blocks from one instant of a recording to a later one: `born` and `survived` sum to the live blocks of
-/// the later one, `freed` and `survived` to those of the earlier one.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct BlockLives {
-    /// Bytes that are live only at the later instant.
-    pub born_bytes: u64,
-    /// Blocks of them.
-    pub born_blocks: u64,
-    /// Bytes that are live only at the earlier instant.
-    pub freed_bytes: u64,
-    /// Blocks of them.
-    pub freed_blocks: u64,
-    /// Bytes that are live at both.
-    pub survived_bytes: u64,
-    /// Blocks of them.
-    pub survived_blocks: u64,
-}
-
-impl From<&Lives> for BlockLives {
-    fn from(lives: &Lives) -> Self {
-        let Lives { born, freed, survived } = lives;
-        Self {
-            born_bytes: born.bytes,
-            born_blocks: born.blocks,
-            freed_bytes: freed.bytes,
-            freed_blocks: freed.blocks,
-            survived_bytes: survived.bytes,
-            survived_blocks: survived.blocks,
-        }
-    }
+    pub lives: Option<Lives>,
 }
 
 /// One side of a device.
@@ -152,70 +117,6 @@ pub struct DiffFigures {
     pub segments: u64,
 }
 
-/// A group on both sides.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct DiffRow {
-    /// The group, as the new file names it; as the base names it if it has vanished.
-    pub label: String,
-    /// Its label in the base, if it differs because the line has moved; otherwise null.
-    pub base_label: Option<String>,
-    /// Whether it is on both sides.
-    pub status: RowStatus,
-    /// Its bytes in the base.
-    pub base_bytes: i64,
-    /// Its bytes in the new file.
-    pub new_bytes: i64,
-    /// The difference.
-    pub delta_bytes: i64,
-    /// Its blocks in the base.
-    pub base_blocks: u64,
-    /// Its blocks in the new file.
-    pub new_blocks: u64,
-    /// Whether the label is inferred, in either file.
-    pub inferred: bool,
-    /// The stack with the most bytes in the group, innermost frame first; of the base if it has vanished.
-    pub stack: Vec<String>,
-    /// The fate of its blocks. Left out unless both sides are instants of one recording.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lives: Option<BlockLives>,
-}
-
-/// The files that contain a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum RowStatus {
-    /// On both sides.
-    Changed,
-    /// Only in the new file.
-    New,
-    /// Only in the base.
-    Vanished,
-}
-
-/// Rows that did not change.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Unchanged {
-    /// Their number.
-    pub rows: usize,
-    /// Their bytes on either side.
-    pub bytes: i64,
-}
-
-/// A setting with two values.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct SettingValues {
-    /// Its name.
-    pub name: String,
-    /// Its value in the base as text; null if not recorded.
-    pub base: Option<String>,
-    /// Its value in the new file as text; null if not recorded.
-    pub new: Option<String>,
-}
-
 impl From<&Figures> for DiffFigures {
     fn from(figures: &Figures) -> Self {
         Self {
@@ -238,30 +139,8 @@ impl From<&DiffInputDevice> for DiffSide {
     }
 }
 
-impl From<&analysis::DiffRow> for DiffRow {
-    fn from(row: &analysis::DiffRow) -> Self {
-        Self {
-            label: row.label.clone(),
-            base_label: row.base_label.clone(),
-            status: match row.fate {
-                Fate::Changed => RowStatus::Changed,
-                Fate::New => RowStatus::New,
-                Fate::Vanished => RowStatus::Vanished,
-            },
-            base_bytes: row.base_bytes,
-            new_bytes: row.new_bytes,
-            delta_bytes: row.delta_bytes(),
-            base_blocks: row.base_blocks,
-            new_blocks: row.new_blocks,
-            inferred: row.inferred,
-            stack: row.stack.clone(),
-            lives: row.lives.as_ref().map(BlockLives::from),
-        }
-    }
-}
-
-impl From<&DeviceDiff> for DiffDevice {
-    fn from(device: &DeviceDiff) -> Self {
+impl<'a> From<&'a DeviceDiff> for DiffDevice<'a> {
+    fn from(device: &'a DeviceDiff) -> Self {
         Self {
             device: device.new.device(),
             base_device: device.base.device(),
@@ -271,30 +150,24 @@ impl From<&DeviceDiff> for DiffDevice {
             base: (&device.base).into(),
             new: (&device.new).into(),
             delta_bytes: device.delta_bytes,
-            rows: device.rows.iter().map(DiffRow::from).collect(),
-            unchanged: Unchanged { rows: device.unchanged.rows, bytes: device.unchanged.bytes },
+            rows: &device.rows,
+            unchanged: device.unchanged,
             left_out: device.left_out,
-            lives: device.lives.as_ref().map(BlockLives::from),
+            lives: device.lives,
         }
     }
 }
 
-impl From<&SettingDiff> for SettingValues {
-    fn from(setting: &SettingDiff) -> Self {
-        Self { name: setting.name.clone(), base: setting.base.clone(), new: setting.new.clone() }
-    }
-}
-
 /// The whole answer of `memviz diff`.
-pub fn diff<'a>(sources: Sources<'a>, report: &DiffReport) -> Diff<'a> {
+pub fn diff<'a>(sources: Sources<'a>, report: &'a DiffReport) -> Diff<'a> {
     Diff {
         schema_version: SCHEMA_VERSION,
         command: "diff",
         input: DiffInput { base: InputHead::of(sources.base), new: InputHead::of(sources.new) },
         identical: report.is_empty(),
         devices: report.devices.iter().map(DiffDevice::from).collect(),
-        only_base_devices: report.only_base.clone(),
-        only_new_devices: report.only_new.clone(),
-        settings: report.settings.iter().map(SettingValues::from).collect(),
+        only_base_devices: &report.only_base,
+        only_new_devices: &report.only_new,
+        settings: &report.settings,
     }
 }

@@ -149,10 +149,10 @@ fn legend(mut plot: Group, device: &DeviceDiff) -> (Group, f64) {
         let name = if is_category { category(&row.label) } else { &row.label };
         let label = format!("{}{}", starred(name, is_starred(row)), words::fate(device, row));
         let title = format!("{label}\n{} -> {}", signed(row.base_bytes), signed(row.new_bytes));
-        plot = plot.add(titled(&title).add(code(LEGEND, y, room, &label)).add(amount(y, row.delta_bytes(), row.lives)));
+        plot = plot.add(titled(&title).add(code(LEGEND, y, room, &label)).add(amount(y, row.delta_bytes, row.lives)));
     }
     let rest = device.rows.get(ROWS..).unwrap_or(&[]);
-    let hidden = rest.iter().fold(0, |sum: i64, row| sum.wrapping_add(row.delta_bytes()));
+    let hidden = rest.iter().fold(0, |sum: i64, row| sum.wrapping_add(row.delta_bytes));
     if !rest.is_empty() && !device.by().is_inclusive() {
         y += LEGEND_LINE;
         let label = format!("({} more)", rest.len().saturating_add(device.left_out.saturating_sub(1)));

@@ -232,7 +232,7 @@ pub fn fate(device: &DeviceDiff, row: &DiffRow) -> String {
         (Fate::New, _) => " (new)".to_owned(),
         (Fate::Vanished, _) => " (gone)".to_owned(),
         // Without this, a change of 0 bytes would look like none.
-        (Fate::Changed, None) if row.delta_bytes() == 0 => {
+        (Fate::Changed, None) if row.delta_bytes == 0 => {
             format!(" ({}, was {})", count(row.new_blocks, "block"), row.base_blocks)
         }
         (Fate::Changed, None) => String::new(),
