@@ -13,6 +13,7 @@ use crate::play::changes::{Chosen, CodeChange, Edited, Editor};
 use crate::play::{Program, Setup, Testbed, allocated_over_time, blocks_at_peak, most_allocated};
 use crate::replay::{Instant, Metric};
 use crate::sorting::SortRows;
+use serde::Serialize;
 use std::cmp::{Ordering, Reverse};
 
 /// A function, called repeatedly in a forward pass, and its calls checkpointed.
@@ -41,11 +42,13 @@ pub struct Candidate {
 }
 
 /// A plan that checkpoints some of the calls of a pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CheckpointPlan"))]
 pub struct EveryNth {
     /// The first call and every N-th after it.
     pub every: usize,
-    /// The peak of allocated bytes.
+    /// The peak of allocated bytes then.
+    #[serde(rename = "predicted_peak_allocated_bytes")]
     pub predicted_peak_bytes: i64,
 }
 

@@ -7,24 +7,28 @@ use crate::facts::training::Phase;
 use crate::model::StackId;
 use crate::play::changes::functions::HeldByCalls;
 use crate::replay::{History, Instant, Metric};
+use serde::Serialize;
 
 /// A peak in the optimizer step, by when its blocks were allocated.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OptimizerPeak {
     /// Bytes that the optimizer allocates and frees before its step ends.
     pub temporary_bytes: u64,
-    /// Bytes that it allocates and keeps: its state.
+    /// Bytes that the optimizer allocates and keeps: its states.
     pub kept_bytes: u64,
     /// Bytes that backward allocated: gradients.
     pub backward_bytes: u64,
     /// Everything else: parameters, and memory from before the recording.
     pub other_bytes: u64,
-    /// Whether some of the temporary memory is for whole lists of tensors (`foreach`).
+    /// Whether some temporaries are allocated for lists of tensors at once (`foreach=True`).
     pub foreach: bool,
-    /// The highest allocated bytes in forward and in backward.
+    /// The maximum of allocated bytes in forward and backward; null if the recording has neither.
+    #[serde(rename = "forward_backward_peak_bytes")]
     pub elsewhere_bytes: Option<i64>,
     /// The repeatedly called function that holds the most at the end of the previous forward pass: freed by now, but
     /// the one to checkpoint once the optimizer needs less.
+    #[serde(skip)]
     pub forward_function: Option<HeldByCalls>,
 }
 

@@ -9,18 +9,23 @@ use crate::facts::training::Phase;
 use crate::play::changes::{Chosen, Edited};
 use crate::play::{Highest, StepKind};
 use crate::replay::{Instant, Metric};
+use serde::Serialize;
 use std::collections::HashSet;
 
 /// Number of rows of a [`RemainingPeak`].
 const ROWS: usize = 5;
 
-/// The highest remaining point.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// The new peak.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CheckpointLimit"))]
 pub struct RemainingPeak {
     /// Where it is in the kept history.
+    #[serde(flatten)]
     pub moment: Moment,
+    /// The phase.
     pub phase: Phase,
     /// Whether its training step is incomplete in the recording, so that what checkpointing frees in it is unknown.
+    #[serde(rename = "unfinished")]
     pub is_unfinished: bool,
     /// Whether a call is recomputed there.
     pub rerun: bool,
@@ -28,7 +33,7 @@ pub struct RemainingPeak {
     pub rerun_bytes: u64,
     /// Workspaces of the autograd engine's thread, which it needs to recompute calls.
     pub workspace_bytes: u64,
-    /// The other memory, by site.
+    /// Other memory at the peak, by site, the largest first and the rest as `(other)`.
     pub rows: Vec<Row>,
 }
 

@@ -3,7 +3,6 @@
 use super::words;
 use crate::analysis::checkpoint::{Candidate, EveryNth, NoCandidates, OptimizerPeak, RemainingPeak};
 use crate::analysis::checkpoint::{CheckpointReport, DeviceCheckpoint};
-use crate::facts::grouping::attribution::Row;
 use crate::facts::time::moment::Moment;
 use crate::facts::training::Phase;
 use crate::play::changes::{Checkpointed, CodeChange, HeldByCalls};
@@ -49,7 +48,7 @@ pub struct CheckpointDevice<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fit: Option<FitSearch>,
     /// The memory at the peak, if the peak is in the optimizer and no candidate would lower it; null otherwise.
-    pub optimizer: Option<PeakInOptimizer>,
+    pub optimizer: Option<PeakInOptimizer<'a>>,
     /// Why there are no candidates; null if there are some.
     pub reason: Option<NoCandidates>,
     /// The same in words.
@@ -59,19 +58,9 @@ pub struct CheckpointDevice<'a> {
 /// A peak in the optimizer step, by when its blocks were allocated.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PeakInOptimizer {
-    /// Bytes that the optimizer allocates and frees within its step.
-    pub temporary_bytes: u64,
-    /// Bytes that the optimizer allocates and keeps: its states.
-    pub kept_bytes: u64,
-    /// Bytes that backward allocated: gradients.
-    pub backward_bytes: u64,
-    /// Everything else.
-    pub other_bytes: u64,
-    /// Whether some temporaries are allocated for lists of tensors at once (`foreach=True`).
-    pub foreach: bool,
-    /// The maximum of allocated bytes in forward and backward; null if the recording has neither.
-    pub forward_backward_peak_bytes: Option<i64>,
+pub struct PeakInOptimizer<'a> {
+    #[serde(flatten)]
+    pub peak: &'a OptimizerPeak,
     /// The function whose calls hold the most when forward ends, to checkpoint once the optimizer needs less; null if
     /// there is none.
     pub forward_function: Option<FunctionToCheckpoint>,
@@ -119,7 +108,7 @@ pub struct CheckpointedFunction {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CheckpointCandidate<'a> {
     /// The function, by file, first line and name.
-    pub label: String,
+    pub label: &'a str,
     /// How often a forward pass calls it.
     pub calls: usize,
     /// Bytes that these calls hold at the recorded peak and that checkpointing would free.
@@ -133,40 +122,11 @@ pub struct CheckpointCandidate<'a> {
     /// The recorded peak minus that.
     pub saved_bytes: i64,
     /// Every call checkpointed, every second, every third and so on.
-    pub plan: Vec<CheckpointPlan>,
+    pub plan: &'a [EveryNth],
     /// What prevents a lower peak.
-    pub limit: CheckpointLimit<'a>,
+    pub limit: &'a RemainingPeak,
     /// The code to write.
     pub change: Change,
-}
-
-/// Some of the calls of a forward pass checkpointed.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CheckpointPlan {
-    /// The first call and every N-th after it.
-    pub every: usize,
-    /// The peak then.
-    pub predicted_peak_allocated_bytes: i64,
-}
-
-/// The new peak.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CheckpointLimit<'a> {
-    /// Where it is in the kept history.
-    #[serde(flatten)]
-    pub at: PhasedInstant<'a>,
-    /// Whether its training step is incomplete in the recording, so that what checkpointing frees in it is unknown.
-    pub unfinished: bool,
-    /// Whether a call is recomputed there.
-    pub rerun: bool,
-    /// Bytes that the recomputed call has allocated by then.
-    pub rerun_bytes: u64,
-    /// Workspaces of the autograd engine's thread, which it needs to recompute calls.
-    pub workspace_bytes: u64,
-    /// Other memory at the peak, by site, the largest first and the rest as `(other)`.
-    pub rows: &'a [Row],
 }
 
 /// A change to the code.
@@ -200,17 +160,9 @@ impl From<&Checkpointed> for CheckpointedFunction {
     }
 }
 
-impl From<&OptimizerPeak> for PeakInOptimizer {
-    fn from(peak: &OptimizerPeak) -> Self {
-        Self {
-            temporary_bytes: peak.temporary_bytes,
-            kept_bytes: peak.kept_bytes,
-            backward_bytes: peak.backward_bytes,
-            other_bytes: peak.other_bytes,
-            foreach: peak.foreach,
-            forward_backward_peak_bytes: peak.elsewhere_bytes,
-            forward_function: peak.forward_function.as_ref().map(FunctionToCheckpoint::from),
-        }
+impl<'a> From<&'a OptimizerPeak> for PeakInOptimizer<'a> {
+    fn from(peak: &'a OptimizerPeak) -> Self {
+        Self { peak, forward_function: peak.forward_function.as_ref().map(FunctionToCheckpoint::from) }
     }
 }
 
@@ -221,25 +173,6 @@ impl From<&HeldByCalls> for FunctionToCheckpoint {
             calls: held.calls,
             activation_bytes: held.bytes,
             change: (&held.change).into(),
-        }
-    }
-}
-
-impl From<&EveryNth> for CheckpointPlan {
-    fn from(plan: &EveryNth) -> Self {
-        Self { every: plan.every, predicted_peak_allocated_bytes: plan.predicted_peak_bytes }
-    }
-}
-
-impl<'a> From<&'a RemainingPeak> for CheckpointLimit<'a> {
-    fn from(limit: &'a RemainingPeak) -> Self {
-        Self {
-            at: PhasedInstant { at: &limit.moment, phase: limit.phase },
-            unfinished: limit.is_unfinished,
-            rerun: limit.rerun,
-            rerun_bytes: limit.rerun_bytes,
-            workspace_bytes: limit.workspace_bytes,
-            rows: &limit.rows,
         }
     }
 }
@@ -258,15 +191,15 @@ impl From<&CodeChange> for Change {
 impl<'a> CheckpointCandidate<'a> {
     fn of(device: &DeviceCheckpoint, candidate: &'a Candidate) -> Self {
         Self {
-            label: candidate.label.clone(),
+            label: &candidate.label,
             calls: candidate.calls,
             activation_bytes: candidate.activation_bytes,
             recompute_us: candidate.recompute_us,
             recompute_share: words::share_of_forward(device, candidate),
             predicted_peak_allocated_bytes: candidate.predicted_peak_bytes,
             saved_bytes: candidate.saved_bytes,
-            plan: candidate.plan.iter().map(CheckpointPlan::from).collect(),
-            limit: (&candidate.limit).into(),
+            plan: &candidate.plan,
+            limit: &candidate.limit,
             change: (&candidate.change).into(),
         }
     }
