@@ -111,7 +111,7 @@ fn a_leak_is_shown_before_what_the_allocator_lacked() {
     assert_eq!(cause(&options), Cause::Leak);
     let report = recording.oom(&options).unwrap();
     let oom = &report.devices[0].ooms[0];
-    assert_eq!(oom.signature.as_ref().map(|signature| signature.cause), Some("leak"));
+    assert_eq!(oom.signature.as_ref().map(|signature| signature.cause.as_str()), Some("leak"));
     let first = &oom.evidence[0];
     let Symptom::Accumulates { label, reserved, capacity } = first else { panic!("{first:?}") };
     assert_eq!(label.as_deref(), Some("perplexity.py:22 perplexity"));
@@ -155,7 +155,7 @@ fn caught_ooms_are_explained_one_by_one() {
         }
         assert_eq!(oom.cause, Cause::Capacity);
         assert_eq!(oom.retry.segments, 0);
-        assert!(!oom.request.stack.is_empty() && oom.request.last_known.is_none());
+        assert!(!oom.request.stack.is_empty() && oom.request.last_known_entry.is_none());
     }
     // The other half of the truth: only the process's own memory was in the way.
     let capacity: Vec<u64> = ooms.iter().map(|oom| oom.figures.reserved + oom.device_free).collect();
@@ -192,9 +192,10 @@ fn a_backward_request_is_described() {
     let oom = only_oom("oom");
     assert_eq!(oom.request.site, "(no stack)");
     assert!(oom.request.stack.is_empty());
-    let sites: Vec<&str> = oom.request.same_size.iter().map(|(site, _)| site.as_str()).collect();
+    let sites: Vec<&str> = oom.request.same_size.iter().map(|same| same.label.as_str()).collect();
     assert_eq!(sites, ["minigpt.py:79 forward", "minigpt.py:82 forward"]);
-    assert_eq!(oom.request.last_known, Some((6346, "cases.py:252 oom".to_owned())));
+    assert_eq!(oom.request.last_known_entry, Some(6346));
+    assert_eq!(oom.request.last_known_site.as_deref(), Some("cases.py:252 oom"));
 }
 
 #[test]

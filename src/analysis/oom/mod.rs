@@ -11,7 +11,6 @@ pub(crate) use cause::leak;
 pub use cause::{Cause, KnownCapacity, Symptom};
 pub use request::{Request, Retry, Serving};
 pub use settings::Replayed;
-pub use signature::Signature;
 
 use crate::allocator::SettingsWarning;
 use crate::analysis::advice::{Advice as Cure, Plays as CurePlays, advice as cures};
@@ -31,6 +30,7 @@ use crate::model::{Action, BlockState, DeviceId};
 use crate::parallel;
 use crate::play::plans::DevicePlans;
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric, Track};
+use crate::wire::ranks::FailureSignature;
 use advice::Turnover;
 use settings::Plays;
 
@@ -109,7 +109,7 @@ pub struct Oom {
     /// The blocks that keep free memory from being released.
     pub pinning: Pinning,
     /// The signature, which the same failure shares with other runs; `None` unless rows are all sites.
-    pub signature: Option<Signature>,
+    pub signature: Option<FailureSignature>,
 }
 
 /// A failed request, without its cause: the request, and the memory that could have served it.
@@ -257,7 +257,7 @@ fn failed_entries(track: Track<'_>) -> Vec<u32> {
 }
 
 /// The signatures of a device's first failed requests, as in [`Oom::signature`].
-pub(crate) fn signatures(device: &Device<'_>, most: usize) -> Vec<Signature> {
+pub(crate) fn signatures(device: &Device<'_>, most: usize) -> Vec<FailureSignature> {
     let failed = failed_entries(device.track);
     if failed.is_empty() {
         return Vec::new();
@@ -416,7 +416,7 @@ impl<'d, 'a> Explainer<'d, 'a> {
         }
         let most = if later { Some(ROWS_LATER) } else { None };
         let is_by_site = options.by == GroupBy::Site && options.filter.is_empty() && detail != Detail::Totals;
-        let signature = is_by_site.then(|| Signature::of(&request, cause, &attribution));
+        let signature = is_by_site.then(|| FailureSignature::of(&request, cause, &attribution));
         if let Some(top) = options.top.into_iter().chain(most).min() {
             attribution.keep_top(top);
             pinning.keep_top(top, options.by.is_inclusive());

@@ -8,36 +8,57 @@ use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, BlockState, DEFAULT_POOL, PoolId, SegmentType, Snapshot, StackId};
 use crate::replay::Track;
 use indexmap::IndexMap;
+use serde::Serialize;
 
 /// Sites of blocks with the size of the request that are named.
 const SAME_SIZE_SITES: usize = 3;
 
-/// A request as the `oom` entry records it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A request as the `oom` entry records it, and the code that made it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Requester"))]
 pub struct Request {
     /// Bytes of the requested block: the caller's request, rounded up.
+    #[serde(skip)]
     pub bytes: u64,
     /// Bytes that the driver would have had to supply for it: a whole segment, or whole pages.
+    #[serde(skip)]
     pub driver_bytes: u64,
     /// CUDA stream.
+    #[serde(skip)]
     pub stream: u64,
     /// Memory pool; `None` before PyTorch 2.15, which does not record it.
+    #[serde(skip)]
     pub pool: Option<PoolId>,
     /// Whether new memory for it would have come from an expandable segment.
+    #[serde(skip)]
     pub expandable: bool,
     /// Its site; `(no stack)` in backward passes, unless C++ frames were recorded.
+    #[serde(rename = "label")]
     pub site: String,
-    /// Its stack, innermost frame first.
+    /// Its stack, innermost frame first; empty in backward passes.
     pub stack: Vec<String>,
     /// `torch.compile` context; empty if there is none.
     pub compile_context: String,
     /// Text that the user attached; empty if there is none.
     pub user_metadata: String,
-    /// For a request without Python frames: the last one before it that has some, by entry and site.
-    pub last_known: Option<(u32, String)>,
-    /// For a request without Python frames: sites of live blocks of the same rounded size, with the number of blocks.
-    /// A gradient is as large as the tensor it belongs to, so these are inferred candidates, not facts.
-    pub same_size: Vec<(String, u64)>,
+    /// Without Python frames: the entry of the last request that has some.
+    pub last_known_entry: Option<u32>,
+    /// Its site.
+    #[serde(rename = "last_known_label")]
+    pub last_known_site: Option<String>,
+    /// Without Python frames: sites of live blocks of the same rounded size. A gradient is as large as the tensor it
+    /// belongs to, so these are inferred candidates, not facts.
+    pub same_size: Vec<SameSize>,
+}
+
+/// Live blocks as large as a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SameSize {
+    /// Their site.
+    pub label: String,
+    /// Number of these blocks.
+    pub blocks: u64,
 }
 
 impl Request {
@@ -55,12 +76,9 @@ impl Request {
         let text = |id| Some(snapshot.strings.get(id)).filter(|&text| text != "N/A").unwrap_or_default().to_owned();
         let expandable = expandable(track, context.pool);
         let is_told = sites.has_python(stack) || context.forward != StackId::EMPTY;
-        let (last_known, same_size) = if is_told {
-            (None, Vec::new())
-        } else {
-            let site = |entry: u32| sites.site(track.stack(entry));
-            (last_known.map(|entry| (entry, site(entry))), same_size(track, sites, layout, size))
-        };
+        let (last_known_entry, same_size) =
+            if is_told { (None, Vec::new()) } else { (last_known, same_size(track, sites, layout, size)) };
+        let last_known_site = last_known_entry.map(|entry| sites.site(track.stack(entry)));
         let forward = Some(context.forward).filter(|&forward| forward != StackId::EMPTY && !sites.has_python(stack));
         let origin = CodeOrigin { stack, forward, is_recorded: true };
         Self {
@@ -73,7 +91,8 @@ impl Request {
             stack: sites.origin_labels(origin, LONGEST_STACK),
             compile_context: text(context.compile_context),
             user_metadata: text(context.user_metadata),
-            last_known,
+            last_known_entry,
+            last_known_site,
             same_size,
         }
     }
@@ -108,7 +127,7 @@ fn expandable(track: Track<'_>, pool: Option<PoolId>) -> bool {
     history.segments.iter().any(|span| span.expandable)
 }
 
-fn same_size(track: Track<'_>, sites: &Sites<'_>, layout: &Layout, bytes: u64) -> Vec<(String, u64)> {
+fn same_size(track: Track<'_>, sites: &Sites<'_>, layout: &Layout, bytes: u64) -> Vec<SameSize> {
     let Track { snapshot, history } = track;
     let rules = SizeRules::device(&snapshot.settings);
     let mut found: IndexMap<StackId, u64> = IndexMap::new();
@@ -123,7 +142,7 @@ fn same_size(track: Track<'_>, sites: &Sites<'_>, layout: &Layout, bytes: u64) -
         *by_site.entry(sites.site(stack)).or_default() += blocks;
     }
     by_site.sort_by(|site, blocks, other, more| more.cmp(blocks).then_with(|| site.cmp(other)));
-    by_site.into_iter().take(SAME_SIZE_SITES).collect()
+    by_site.into_iter().take(SAME_SIZE_SITES).map(|(label, blocks)| SameSize { label, blocks }).collect()
 }
 
 /// The memory that the allocator returned to the driver right before an `oom` entry, for its retry.

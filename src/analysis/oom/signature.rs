@@ -5,25 +5,7 @@ use crate::facts::grouping::attribution::{Attribution, OTHER};
 use crate::model::{DEFAULT_POOL, SegmentType};
 use crate::wire::ranks::FailureSignature;
 
-/// The common properties of failures with the same signature. Line numbers, addresses, times and exact sizes are not
-/// part of it, because they change from run to run, or when a line is inserted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signature {
-    /// Sixteen hexadecimal digits, made from the other fields.
-    pub id: String,
-    /// Why the request failed.
-    pub cause: &'static str,
-    /// The function that made it, without its line.
-    pub requester: String,
-    /// The function that held most of the memory, without its line.
-    pub holder: String,
-    /// The requested size, rounded up to a power of two.
-    pub size_class_bytes: u64,
-    /// The pool: `small` or `large`, or `private` if it is not the default one.
-    pub pool: &'static str,
-}
-
-impl Signature {
+impl FailureSignature {
     /// The signature of a failed request, given the allocated memory by site.
     pub(super) fn of(request: &Request, cause: Cause, by_site: &Attribution) -> Self {
         let pool = match request.pool {
@@ -32,27 +14,21 @@ impl Signature {
             _ => "large",
         };
         let holder = by_site.rows.iter().find(|row| row.label != OTHER).map_or("", |row| row.label.as_str());
-        let requester = request.last_known.as_ref().map_or(request.site.as_str(), |(_, site)| site.as_str());
+        let requester = request.last_known_site.as_ref().unwrap_or(&request.site);
         let (requester, holder) = (without_line(requester), without_line(holder));
         let size_class_bytes = request.bytes.checked_next_power_of_two().unwrap_or(request.bytes);
-        let signature = Self { id: String::new(), cause: "", requester, holder, size_class_bytes, pool };
+        let (id, cause_name, pool) = (String::new(), String::new(), pool.to_owned());
+        let signature = Self { id, cause: cause_name, requester, holder, size_class_bytes, pool };
         signature.because_of(cause)
     }
 
     /// The same with another cause.
     pub(super) fn because_of(mut self, cause: Cause) -> Self {
-        self.cause = cause.name();
+        cause.name().clone_into(&mut self.cause);
         let Self { cause, requester, holder, size_class_bytes, pool, .. } = &self;
         let text = format!("{cause}\n{pool}\n{size_class_bytes}\n{requester}\n{holder}");
         self.id = format!("{:016x}", hash(text.as_bytes()));
         self
-    }
-}
-
-impl From<&Signature> for FailureSignature {
-    fn from(signature: &Signature) -> Self {
-        let Signature { id, cause, requester, holder, size_class_bytes, pool } = signature.clone();
-        Self { id, cause: cause.to_owned(), requester, holder, size_class_bytes, pool: pool.to_owned() }
     }
 }
 

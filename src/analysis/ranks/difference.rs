@@ -5,22 +5,26 @@ use crate::replay::Bound;
 use crate::sorting::SortRows;
 use crate::wire::ranks::RankSummary;
 use indexmap::IndexMap;
+use serde::Serialize;
 use std::collections::HashSet;
 
-/// One row of a difference. If a rank does not list the site, its other sites may include some of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A site that differs. If a rank does not list the site, its other sites may include some of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "OutlierRow"))]
 pub struct DifferenceRow {
     /// The site.
     pub label: String,
-    /// Bytes on the rank; `None` if it does not list the site.
+    /// Bytes on the rank; null if its summary does not list the site.
     pub bytes: Option<u64>,
-    /// Bytes on the reference; `None` if it does not list the site.
+    /// Bytes on the reference; null if its summary does not list the site.
     pub reference_bytes: Option<u64>,
     /// How many more bytes the rank holds. A site that is not listed counts as 0 here, and is included in the rest below.
     pub delta_bytes: i128,
-    /// Which bound the delta is as a result, if it is not exact.
+    /// Which bound the delta is as a result, if a site is not listed. Left out if it is exact.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
-    /// Whether the label is inferred rather than recorded, on either of them.
+    /// Whether the label is inferred on either of them. Left out if false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub inferred: bool,
 }
 

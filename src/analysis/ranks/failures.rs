@@ -2,6 +2,7 @@
 
 use crate::wire::ranks::{FailureSignature, RankLine};
 use indexmap::IndexMap;
+use serde::Serialize;
 
 /// Failed requests with one signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,17 +12,18 @@ pub struct SameFailure {
     /// The rows that have such failures, as indexes into [`super::RanksReport::lines`], and how many they have.
     pub rows: Vec<(usize, u64)>,
     /// The rows of earlier runs that have such failures, in their order.
-    pub earlier: Vec<EarlierFailure>,
+    pub earlier: Vec<FailedRow>,
 }
 
-/// A row of an earlier run with the same failure.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EarlierFailure {
-    /// The recording, as named where it was summarized.
-    pub path: String,
+/// A row with failed requests of one signature.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct FailedRow {
     /// Number of the rank.
     pub rank: u64,
-    /// Number of its failed requests.
+    /// Its recording, as named where it was summarized.
+    pub path: String,
+    /// Number of these requests.
     pub requests: u64,
 }
 
@@ -53,7 +55,7 @@ pub(super) fn add_earlier(failures: &mut [SameFailure], lines: &[RankLine]) {
     for (_, rank) in super::ranks(lines) {
         for of in &rank.failures {
             if let Some(&place) = places.get(&of.signature.id) {
-                let earlier = EarlierFailure { path: rank.path.clone(), rank: rank.rank, requests: of.requests };
+                let earlier = FailedRow { rank: rank.rank, path: rank.path.clone(), requests: of.requests };
                 failures[place].earlier.push(earlier);
             }
         }

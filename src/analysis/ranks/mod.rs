@@ -13,7 +13,7 @@ mod relation;
 mod summary;
 
 pub use difference::{Difference, DifferenceRow};
-pub use failures::{EarlierFailure, SameFailure};
+pub use failures::{FailedRow, SameFailure};
 pub use number::{RankNumber, rank_numbers};
 pub use outliers::{MIN_RANKS, MIN_SHARE, Scale, Spread};
 pub use relation::Relation;
@@ -24,6 +24,7 @@ use crate::replay::{Bound, Metric};
 use crate::sorting::SortRows;
 use crate::wire::ranks::{FailedInput, RankLine, RankSource, RankSummary};
 use indexmap::IndexMap;
+use serde::Serialize;
 use std::collections::HashMap;
 
 /// The kind of memory of a row. Only rows of one kind are compared.
@@ -136,7 +137,8 @@ pub struct Outlier {
 }
 
 /// Several files for one rank and device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "DuplicateRank"))]
 pub struct Duplicate {
     pub rank: u64,
     pub device: DeviceId,

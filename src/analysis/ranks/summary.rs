@@ -11,8 +11,7 @@ use crate::facts::grouping::attribution::{Attribution, OTHER};
 use crate::model::{Action, DeviceId};
 use crate::replay::{Metric, Track};
 use crate::wire::ranks::{
-    CodeSample, DeviceMemory, EmptyRank, FailureSignature, RankFailure, RankLine, RankSource, RankSummary, SIGNED,
-    TopRow,
+    CodeSample, DeviceMemory, EmptyRank, RankFailure, RankLine, RankSource, RankSummary, SIGNED, TopRow,
 };
 
 /// Number of rows of a summary if nothing else is requested.
@@ -113,8 +112,7 @@ fn device_memory(recording: &Devices<'_>, device: DeviceId) -> Option<DeviceMemo
 /// The first failed requests by signature, in order of the first request with each signature.
 fn failures(device: &Device<'_>) -> Vec<RankFailure> {
     let mut failures: Vec<RankFailure> = Vec::new();
-    for signature in signatures(device, SIGNED) {
-        let mut signature = FailureSignature::from(&signature);
+    for mut signature in signatures(device, SIGNED) {
         if let Some(failure) = failures.iter_mut().find(|failure| failure.signature.id == signature.id) {
             failure.requests += 1;
             continue;

@@ -3,7 +3,7 @@
 use super::words as oom_words;
 use super::words::Statement;
 use crate::analysis::ledger::Ledger;
-use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport};
+use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport, Request};
 use crate::facts::grouping::attribution::Attribution;
 use crate::facts::segments::figures::Figures;
 use crate::facts::segments::layout::segment_type;
@@ -88,20 +88,20 @@ pub struct FailedRequest<'a> {
     /// The pool that could have served the request.
     pub serving: ServingPool<'a>,
     /// The code that made the request.
-    pub request: Requester,
+    pub request: &'a Request,
     /// Why it failed.
     pub cause: Cause,
     /// The evidence.
-    pub evidence: Vec<Said>,
+    pub evidence: Vec<Statement>,
     /// What would have helped, as far as the recording shows.
-    pub advice: Vec<Said>,
+    pub advice: Vec<Statement>,
     /// The code that keeps free bytes from being released.
     pub pinning: Vec<PinningGroup>,
     /// The groups that hold the allocated bytes.
     pub attribution: &'a Attribution,
     /// The signature, which the same failure shares with other runs. Left out unless rows are sites, of all stacks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub signature: Option<FailureSignature>,
+    pub signature: Option<&'a FailureSignature>,
 }
 
 /// The pool and stream of a request.
@@ -127,59 +127,9 @@ pub struct ServingPool<'a> {
     pub figures: &'a Figures,
 }
 
-/// The code that made a request.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Requester {
-    /// The site.
-    pub label: String,
-    /// Its stack, innermost frame first; empty in backward passes.
-    pub stack: Vec<String>,
-    /// `torch.compile` context; empty if there is none.
-    pub compile_context: String,
-    /// Text that the user attached; empty if there is none.
-    pub user_metadata: String,
-    /// Without Python frames: the entry of the last request that has some.
-    pub last_known_entry: Option<u32>,
-    /// Its site.
-    pub last_known_label: Option<String>,
-    /// Without Python frames: sites of live blocks of the same size, the likely tensors of a gradient. Inferred.
-    pub same_size: Vec<SameSize>,
-}
-
-/// Live blocks as large as a request.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct SameSize {
-    /// Their site.
-    pub label: String,
-    /// Number of these blocks.
-    pub blocks: u64,
-}
-
-/// A statement with its figures.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Said {
-    /// Name of its kind.
-    pub kind: &'static str,
-    /// The statement in words.
-    pub text: String,
-    /// The figures that support it.
-    #[serde(flatten)]
-    pub figures: IndexMap<&'static str, u64>,
-}
-
-impl From<Statement> for Said {
-    fn from(Statement { kind, text, figures }: Statement) -> Self {
-        Self { kind, text, figures }
-    }
-}
-
 impl<'a> From<&'a Oom> for FailedRequest<'a> {
     fn from(oom: &'a Oom) -> Self {
         let Oom { request, figures, serving, .. } = oom;
-        let (last_known_entry, last_known_label) = request.last_known.clone().unzip();
         Self {
             at: &oom.moment,
             requested_bytes: request.bytes,
@@ -204,25 +154,13 @@ impl<'a> From<&'a Oom> for FailedRequest<'a> {
                 largest_usable_block_bytes: serving.largest_usable,
                 figures: &serving.figures,
             },
-            request: Requester {
-                label: request.site.clone(),
-                stack: request.stack.clone(),
-                compile_context: request.compile_context.clone(),
-                user_metadata: request.user_metadata.clone(),
-                last_known_entry,
-                last_known_label,
-                same_size: request
-                    .same_size
-                    .iter()
-                    .map(|(label, blocks)| SameSize { label: label.clone(), blocks: *blocks })
-                    .collect(),
-            },
+            request,
             cause: oom.cause,
-            evidence: oom.evidence.iter().map(|evidence| oom_words::evidence(oom, evidence).into()).collect(),
-            advice: oom.advice.iter().map(|advice| oom_words::advice(oom, advice).into()).collect(),
+            evidence: oom.evidence.iter().map(|evidence| oom_words::evidence(oom, evidence)).collect(),
+            advice: oom.advice.iter().map(|advice| oom_words::advice(oom, advice)).collect(),
             pinning: oom.pinning.rows.iter().map(PinningGroup::from).collect(),
             attribution: &oom.attribution,
-            signature: oom.signature.as_ref().map(FailureSignature::from),
+            signature: oom.signature.as_ref(),
         }
     }
 }

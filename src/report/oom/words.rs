@@ -9,15 +9,18 @@ use crate::replay::History;
 use crate::report::common::notes::START;
 use crate::report::common::words::{category, count, listed, pool};
 use indexmap::IndexMap;
+use serde::Serialize;
 
-/// A statement: its name, its text, and its figures by JSON key.
-#[derive(Clone, Debug)]
+/// A statement with its figures.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Said"))]
 pub struct Statement {
-    /// Name of its kind, as in JSON.
+    /// Name of its kind.
     pub kind: &'static str,
-    /// One sentence, without a full stop.
+    /// The statement in words: one sentence, without a full stop.
     pub text: String,
     /// The figures that support it.
+    #[serde(flatten)]
     pub figures: IndexMap<&'static str, u64>,
 }
 
@@ -65,12 +68,12 @@ pub fn request(oom: &Oom) -> Vec<String> {
     if request.stack.is_empty() {
         lines.push("backward passes have no Python frames; stacks=\"all\" records C++ frames".to_owned());
     }
-    if let Some((entry, site)) = &request.last_known {
+    if let (Some(entry), Some(site)) = (request.last_known_entry, &request.last_known_site) {
         lines.push(format!("the previous request with a Python stack came from {site} (entry {entry})"));
     }
     if !request.same_size.is_empty() {
         let sites: Vec<String> =
-            request.same_size.iter().map(|(site, blocks)| format!("{site} ({})", count(*blocks, "block"))).collect();
+            request.same_size.iter().map(|of| format!("{} ({})", of.label, count(of.blocks, "block"))).collect();
         lines.push(format!(
             "live blocks of the same size (if the request is a gradient, likely its parameter or activation): {}",
             sites.join(", ")

@@ -2,30 +2,31 @@
 //! [`crate::wire::ranks::RankSummary`] and the other kinds of [`crate::wire::ranks::RankLine`].
 
 use super::words::relation;
-use crate::analysis::ranks::RanksReport;
-use crate::analysis::ranks::{EarlierFailure, Group, Outlier, Relation, SameFailure, Scale};
-use crate::replay::{Bound, Metric};
+use crate::analysis::ranks::{
+    DifferenceRow, Duplicate, FailedRow, Group, Outlier, RanksReport, Relation, SameFailure, Scale,
+};
+use crate::replay::Metric;
 use crate::wire::ranks::{EmptyRank, FailedInput, FailureSignature, RankLine, RankSummary, SkippedInput};
 use serde::Serialize;
 
 /// A line of JSON that `memviz ranks` writes.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct RanksAnswer {
+pub struct RanksAnswer<'a> {
     /// Changes when the meaning of a key does.
     pub schema_version: u32,
     /// `ranks`.
     pub command: &'static str,
     /// The subject of the line.
     #[serde(flatten)]
-    pub line: RanksLine,
+    pub line: RanksLine<'a>,
 }
 
 /// The rest of a line, by its `line`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "line", rename_all = "snake_case")]
-pub enum RanksLine {
+pub enum RanksLine<'a> {
     /// A rank, on one device.
     Rank(Box<RankSummary>),
     /// A recording in which no memory was allocated on any device.
@@ -35,13 +36,13 @@ pub enum RanksLine {
     /// A file that is neither a recording nor a summary.
     Skipped(SkippedInput),
     /// All ranks together: the last line.
-    Across(Across),
+    Across(Across<'a>),
 }
 
 /// The comparison of the ranks.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Across {
+pub struct Across<'a> {
     /// The metric that is attributed.
     pub metric: Metric,
     /// Number of inputs that could not be analyzed.
@@ -51,16 +52,16 @@ pub struct Across {
     /// How figures are distributed, by kind of memory.
     pub across: Vec<AcrossGroup>,
     /// Outlying maxima, by rank and device.
-    pub outliers: Vec<RankOutlier>,
+    pub outliers: Vec<RankOutlier<'a>>,
     /// Failed requests by signature; those on the most rows are first.
-    pub failures: Vec<RanksFailure>,
+    pub failures: Vec<RanksFailure<'a>>,
     /// Number of rows of earlier runs that failures are compared with; null without `--earlier`.
     pub earlier_rows: Option<usize>,
     /// Failed requests without a signature: those after the first five of a row, and those of recordings that do not show the
     /// cause.
     pub unsigned_requests: u64,
     /// Ranks that occur more than once.
-    pub duplicates: Vec<DuplicateRank>,
+    pub duplicates: &'a [Duplicate],
     /// Ranks without a row.
     pub missing: Vec<MissingRanks>,
 }
@@ -125,13 +126,13 @@ pub struct FigureSpread {
 /// An outlying maximum.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct RankOutlier {
+pub struct RankOutlier<'a> {
     /// Number of the rank.
     pub rank: u64,
     /// Its device.
     pub device: i32,
     /// Its recording.
-    pub path: String,
+    pub path: &'a str,
     /// The metric.
     pub metric: Metric,
     /// Its maximum.
@@ -145,65 +146,21 @@ pub struct RankOutlier {
     /// The sum of all rows: bytes that the rank holds at its peak in excess of the reference.
     pub delta_bytes: Option<i128>,
     /// Sites that differ, the largest difference first. Empty for metrics that are not attributed.
-    pub rows: Vec<OutlierRow>,
-}
-
-/// A site that differs.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct OutlierRow {
-    /// The site.
-    pub label: String,
-    /// Bytes on the rank; null if its summary does not list the site.
-    pub bytes: Option<u64>,
-    /// Bytes on the reference; null if its summary does not list the site.
-    pub reference_bytes: Option<u64>,
-    /// How many more bytes the rank holds; unlisted sites count as 0.
-    pub delta_bytes: i128,
-    /// Which bound this is, if a site is not listed. Left out if it is exact.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bound: Option<Bound>,
-    /// Whether the label is inferred. Left out if false.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub inferred: bool,
+    pub rows: &'a [DifferenceRow],
 }
 
 /// Failed requests that have the same signature.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct RanksFailure {
+pub struct RanksFailure<'a> {
     /// Their common signature.
-    pub signature: FailureSignature,
+    pub signature: &'a FailureSignature,
     /// Number of these requests.
     pub requests: u64,
     /// The rows that have such requests.
     pub rows: Vec<FailedRow>,
     /// The rows of earlier runs that have such requests.
-    pub earlier: Vec<FailedRow>,
-}
-
-/// A row with failed requests of one signature.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct FailedRow {
-    /// Number of the rank.
-    pub rank: u64,
-    /// Its recording.
-    pub path: String,
-    /// Number of these requests.
-    pub requests: u64,
-}
-
-/// Several rows for one rank and device.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct DuplicateRank {
-    /// Number of the rank.
-    pub rank: u64,
-    /// Its device.
-    pub device: i32,
-    /// Number of rows.
-    pub rows: usize,
+    pub earlier: &'a [FailedRow],
 }
 
 /// Consecutive ranks.
@@ -217,7 +174,7 @@ pub struct MissingRanks {
 }
 
 /// The comparison of the ranks.
-pub fn across(report: &RanksReport) -> Across {
+pub fn across(report: &RanksReport) -> Across<'_> {
     let lines = |is: fn(&RankLine) -> bool| report.lines.iter().filter(|&line| is(line)).count();
     Across {
         metric: report.metric,
@@ -228,11 +185,7 @@ pub fn across(report: &RanksReport) -> Across {
         failures: report.failures.iter().map(|of| failure(report, of)).collect(),
         earlier_rows: report.earlier,
         unsigned_requests: report.unsigned(),
-        duplicates: report
-            .duplicates
-            .iter()
-            .map(|it| DuplicateRank { rank: it.rank, device: it.device, rows: it.rows })
-            .collect(),
+        duplicates: &report.duplicates,
         missing: report.missing.iter().map(|&(from, to)| MissingRanks { from, to }).collect(),
     }
 }
@@ -269,39 +222,30 @@ fn group(report: &RanksReport, group: &Group) -> AcrossGroup {
     }
 }
 
-fn failure(report: &RanksReport, failure: &SameFailure) -> RanksFailure {
+fn failure<'a>(report: &RanksReport, failure: &'a SameFailure) -> RanksFailure<'a> {
     let row = |&(row, requests): &(usize, u64)| {
         report.rank(row).map(|rank| FailedRow { rank: rank.rank, path: rank.path.clone(), requests })
     };
-    let earlier = |of: &EarlierFailure| FailedRow { rank: of.rank, path: of.path.clone(), requests: of.requests };
     RanksFailure {
-        signature: failure.signature.clone(),
+        signature: &failure.signature,
         requests: failure.requests(),
         rows: failure.rows.iter().filter_map(row).collect(),
-        earlier: failure.earlier.iter().map(earlier).collect(),
+        earlier: &failure.earlier,
     }
 }
 
-fn outlier(report: &RanksReport, outlier: &Outlier, rank: &RankSummary) -> RankOutlier {
+fn outlier<'a>(report: &RanksReport, outlier: &'a Outlier, rank: &'a RankSummary) -> RankOutlier<'a> {
     let difference = outlier.difference.as_ref();
-    let rows = difference.map_or(&[] as &[_], |difference| &difference.rows).iter().map(|row| OutlierRow {
-        label: row.label.clone(),
-        bytes: row.bytes,
-        reference_bytes: row.reference_bytes,
-        delta_bytes: row.delta_bytes,
-        bound: row.bound,
-        inferred: row.inferred,
-    });
     RankOutlier {
         rank: rank.rank,
         device: rank.device,
-        path: rank.path.clone(),
+        path: &rank.path,
         metric: outlier.metric,
         bytes: outlier.bytes,
         median_bytes: outlier.median_bytes,
         score: outlier.score,
         reference: difference.and_then(|difference| name(report, difference.reference)),
         delta_bytes: difference.map(|difference| difference.delta_bytes),
-        rows: rows.collect(),
+        rows: difference.map_or(&[], |difference| &difference.rows),
     }
 }

@@ -71,7 +71,7 @@ impl Streamed {
 impl Answer for RanksReport {
     const COMMAND: &'static str = "ranks";
     type About<'a> = ();
-    type Json = json::RanksAnswer;
+    type Json = json::RanksAnswer<'static>;
 
     fn document(&self, (): ()) -> Document {
         document::document(self)
