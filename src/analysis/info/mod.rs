@@ -8,6 +8,7 @@ use crate::model::{Action, DeviceId};
 use crate::parallel;
 use crate::replay::{Anomalies, Completeness, Counters, Maximum};
 use indexmap::IndexMap;
+use serde::Serialize;
 
 /// One device of a recording.
 #[derive(Clone, Debug)]
@@ -75,14 +76,14 @@ impl DeviceInfo {
     }
 }
 
-/// Ranges of one name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Annotations of one name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "AnnotationCount"))]
 pub struct AnnotationSummary {
-    /// Name of the ranges.
     pub name: String,
     /// Number of ranges.
     pub count: u64,
-    /// Total time within ranges with both ends, in microseconds; time within several of them counts once.
+    /// Total time within ranges with both ends; time within several of them counts once.
     pub total_us: i64,
     /// Number of ranges without an end.
     pub open: u64,

@@ -2,18 +2,20 @@
 
 use super::phases::{Phase, Phases};
 use crate::replay::Track;
+use serde::Serialize;
 
 /// All entries of one phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "PhaseRow"))]
 pub struct PhaseSummary {
     pub phase: Phase,
-    /// How many times it occurs. An optimizer step counts only after a backward pass: `zero_grad` at the start of a step does
+    /// How often it occurs; an optimizer step counts only after a backward pass: `zero_grad` at the start of a step does
     /// not count.
     pub times: usize,
     pub entries: u32,
-    /// How many of these entries have a phase named by an annotation; the phase of the others is inferred.
+    /// Those of its entries whose phase an annotation names; the phase of the others is inferred.
     pub recorded_entries: u32,
-    /// Total microseconds from each of its entries to the next entry, if the file has times. Phases sum to the whole.
+    /// Time from each of its entries to the next one; null if the file has no times. Phases sum to the total.
     pub time_us: Option<i64>,
 }
 

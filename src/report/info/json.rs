@@ -1,8 +1,8 @@
 //! The JSON of `memviz info`.
 
-use crate::analysis::info::{DeviceInfo, InfoReport};
+use crate::analysis::info::{AnnotationSummary, DeviceInfo, InfoReport};
+use crate::facts::training::PhaseSummary;
 use crate::facts::training::steps::Steps;
-use crate::facts::training::{Phase, PhaseSummary};
 use crate::model::{Action, AllocatorSettings};
 use crate::report::Source;
 use crate::report::common::json::{AnomalyCounts, CounterBytes, Head};
@@ -17,7 +17,7 @@ use serde::Serialize;
 pub struct Info<'a> {
     /// Head and devices.
     #[serde(flatten)]
-    pub head: Head<'a, InfoDevice>,
+    pub head: Head<'a, InfoDevice<'a>>,
     /// gzip, zstd, zip or plain.
     pub compression: &'static str,
     /// Pickle protocol; null for JSON.
@@ -43,17 +43,17 @@ pub struct Info<'a> {
     /// Allocator settings; null if the file has none.
     pub settings: Option<Settings>,
     /// Annotations by name.
-    pub annotations: Vec<AnnotationCount>,
+    pub annotations: &'a [AnnotationSummary],
     /// Keys that were not understood, with how often each occurs.
-    pub unknown_keys: IndexMap<String, u64>,
+    pub unknown_keys: &'a IndexMap<String, u64>,
     /// Actions that were not understood, with how often each occurs.
-    pub unknown_actions: IndexMap<String, u64>,
+    pub unknown_actions: &'a IndexMap<String, u64>,
 }
 
 /// `memviz info`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct InfoDevice {
+pub struct InfoDevice<'a> {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
     /// Trace entries.
@@ -79,7 +79,7 @@ pub struct InfoDevice {
     /// Name of the annotations, or site, that marks them.
     pub step_name: Option<String>,
     /// The phases of its steps that occur.
-    pub phases: Vec<PhaseRow>,
+    pub phases: &'a [PhaseSummary],
     /// Contradictions.
     pub anomalies: AnomalyCounts,
     /// Allocated before the first kept entry.
@@ -90,29 +90,6 @@ pub struct InfoDevice {
     pub maxima: CounterBytes,
     /// Counters at the end.
     pub end: CounterBytes,
-}
-
-/// All entries of one phase.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PhaseRow {
-    /// The phase.
-    pub phase: Phase,
-    /// How often it occurs; an optimizer step counts only after a backward pass.
-    pub times: usize,
-    /// Entries in it.
-    pub entries: u32,
-    /// Those of them whose phase an annotation names; the phase of the others is inferred.
-    pub recorded_entries: u32,
-    /// Time from each of its entries to the next one; null if the file has no times. Phases sum to the total.
-    pub time_us: Option<i64>,
-}
-
-impl From<&PhaseSummary> for PhaseRow {
-    fn from(summary: &PhaseSummary) -> Self {
-        let &PhaseSummary { phase, times, entries, recorded_entries, time_us } = summary;
-        Self { phase, times, entries, recorded_entries, time_us }
-    }
 }
 
 /// Allocator settings.
@@ -144,20 +121,6 @@ pub struct Settings {
     pub warnings: Vec<String>,
 }
 
-/// Annotations of one name.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct AnnotationCount {
-    /// The name.
-    pub name: String,
-    /// Number of ranges.
-    pub count: u64,
-    /// Total time within ranges with both ends; time within several of them counts once.
-    pub total_us: i64,
-    /// Number of ranges without an end.
-    pub open: u64,
-}
-
 impl From<&AllocatorSettings> for Settings {
     fn from(settings: &AllocatorSettings) -> Self {
         Self {
@@ -175,8 +138,8 @@ impl From<&AllocatorSettings> for Settings {
     }
 }
 
-impl From<&DeviceInfo> for InfoDevice {
-    fn from(device: &DeviceInfo) -> Self {
+impl<'a> From<&'a DeviceInfo> for InfoDevice<'a> {
+    fn from(device: &'a DeviceInfo) -> Self {
         let mut anomalies = AnomalyCounts::default();
         anomalies.add(&device.anomalies);
         let (step_source, step_name) = step_source(&device.steps);
@@ -194,7 +157,7 @@ impl From<&DeviceInfo> for InfoDevice {
             steps: device.steps.as_ref().ok().map(Steps::len),
             step_source,
             step_name,
-            phases: device.phases.iter().map(PhaseRow::from).collect(),
+            phases: &device.phases,
             anomalies,
             baseline_bytes: device.baseline.allocated,
             baseline: (&device.baseline).into(),
@@ -205,16 +168,10 @@ impl From<&DeviceInfo> for InfoDevice {
 }
 
 /// The whole answer of `memviz info`.
-pub fn info<'a>(source: Source<'a>, report: &InfoReport) -> Info<'a> {
+pub fn info<'a>(source: Source<'a>, report: &'a InfoReport) -> Info<'a> {
     let recording = source.recording;
     let notes = &recording.snapshot.notes;
     let settings = &recording.snapshot.settings;
-    let annotations = report.annotations.iter().map(|summary| AnnotationCount {
-        name: summary.name.clone(),
-        count: summary.count,
-        total_us: summary.total_us,
-        open: summary.open,
-    });
     Info {
         head: Head::of::<InfoReport>(source, None, report.devices.iter().map(InfoDevice::from).collect()),
         compression: recording.compression.name(),
@@ -227,8 +184,8 @@ pub fn info<'a>(source: Source<'a>, report: &InfoReport) -> Info<'a> {
         ring_capacity_entries: notes.ring_capacity,
         ring_overflowed: notes.trace_overflowed,
         settings: settings.recorded.then(|| settings.into()),
-        annotations: annotations.collect(),
-        unknown_keys: notes.unknown_keys.clone(),
-        unknown_actions: notes.unknown_actions.clone(),
+        annotations: &report.annotations,
+        unknown_keys: &notes.unknown_keys,
+        unknown_actions: &notes.unknown_actions,
     }
 }
