@@ -11,6 +11,7 @@ use crate::facts::grouping::attribution::Row;
 use crate::facts::segments::pinning::PinningRow;
 use crate::model::StackId;
 use crate::sorting::SortRows;
+use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -27,7 +28,8 @@ pub struct Culprits {
 }
 
 /// The meaning of the bytes of [`Culprits`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Basis {
     /// Held at the peak.
     #[default]
@@ -44,27 +46,21 @@ pub enum Basis {
     Born,
 }
 
-/// One site.
-#[derive(Clone, Debug, PartialEq)]
+/// A site that caused an exceeded limit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CheckSite"))]
 pub struct Culprit {
     /// The site: `file.py:line function`.
     pub label: String,
     pub bytes: u64,
     /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
-    /// The location of its code, if it is Python.
-    pub location: Option<Location>,
+    /// Its file, as recorded; null if it is not Python code.
+    pub file: Option<String>,
+    /// Its line.
+    pub line: Option<u64>,
     /// A stack of the site, innermost frame first.
     pub stack: Vec<String>,
-}
-
-/// A line of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Location {
-    /// The file, as recorded.
-    pub file: String,
-    /// Its line, counted from 1.
-    pub line: u64,
 }
 
 impl Culprits {
@@ -120,7 +116,7 @@ impl Culprits {
         self.left_out = self.sites.len().saturating_sub(top);
         self.sites.truncate(top);
         for site in &mut self.sites {
-            site.location = locations.get(&site.label);
+            (site.file, site.line) = locations.get(&site.label).unzip();
         }
         self.library_below.retain(|line| self.sites.iter().any(|site| site.label.contains(line.as_str())));
     }
@@ -128,19 +124,19 @@ impl Culprits {
 
 impl Culprit {
     fn new(label: &str, bytes: u64, inferred: bool, stack: &[String]) -> Self {
-        Self { label: label.to_owned(), bytes, inferred, location: None, stack: stack.to_owned() }
+        Self { label: label.to_owned(), bytes, inferred, file: None, line: None, stack: stack.to_owned() }
     }
 }
 
-/// The location of each site's code, by its label in attributions. A label that several lines share has no location.
-pub(super) struct Locations(HashMap<String, Option<Location>>);
+/// The file and line of each site's code, by its label in attributions. A label that several lines share has none.
+pub(super) struct Locations(HashMap<String, Option<(String, u64)>>);
 
 impl Locations {
     pub(super) fn of(sites: &Sites<'_>) -> Self {
         let mut locations = HashMap::new();
         for stack in (0..sites.snapshot().stacks.len() as u32).map(StackId) {
             let Some((file, line)) = sites.source_line(stack) else { continue };
-            let here = Some(Location { file: file.to_owned(), line });
+            let here = Some((file.to_owned(), line));
             for label in [sites.site(stack), sites.site_with_path(stack)] {
                 let known = locations.entry(label).or_insert_with(|| here.clone());
                 if *known != here {
@@ -151,7 +147,7 @@ impl Locations {
         Self(locations)
     }
 
-    fn get(&self, label: &str) -> Option<Location> {
+    fn get(&self, label: &str) -> Option<(String, u64)> {
         self.0.get(label).cloned().flatten()
     }
 }

@@ -15,7 +15,7 @@ mod outcome;
 mod residue;
 
 pub use budget::{Budgets, Ceiling, ResidueLimit, SiteLimit};
-pub use culprits::{Basis, Culprit, Culprits, Location};
+pub use culprits::{Basis, Culprit, Culprits};
 pub use earlier::{EarlierDevice, EarlierRun};
 pub use measure::Measured;
 pub use outcome::{Amount, Check, CheckKind, CheckVerdict, CheckedDevice};

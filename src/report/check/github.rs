@@ -49,10 +49,8 @@ fn annotation(
             writeln!(out, "::error title={}::{}", property(&title), message(&text))
         }
         CheckVerdict::Failed => {
-            let place = check.culprits.sites.iter().find_map(|site| {
-                let location = site.location.as_ref()?;
-                Some((in_repository(&location.file)?, location.line))
-            });
+            let place =
+                check.culprits.sites.iter().find_map(|site| Some((in_repository(site.file.as_ref()?)?, site.line?)));
             let place = place.map(|(file, line)| format!("file={},line={line},", property(&file)));
             let mut text = format!("{path}: {}; {}:\n", words::excess(check), words::basis(check));
             for site in &check.culprits.sites {

@@ -22,7 +22,7 @@ pub struct CheckAnswer<'a> {
     /// `passed`, `failed`, or `unknown` if a budget could not be judged.
     pub verdict: &'static str,
     /// Every budget on every device.
-    pub checks: Vec<CheckRow>,
+    pub checks: Vec<CheckRow<'a>>,
     /// The measured values of each device, with any limits.
     pub devices: Vec<MeasuredDevice<'a>>,
 }
@@ -71,18 +71,18 @@ pub enum CheckOutcome<'a> {
 /// One budget on one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CheckRow {
+pub struct CheckRow<'a> {
     /// What is limited: `max-peak`, `max-reserved`, `max-fragmentation`, `max-leak`, `max-site`, `max-residue`, `baseline-peak`
     /// or `baseline-reserved`.
     pub name: &'static str,
     /// The entry of `memviz.toml` that limits it; null for flags.
-    pub budget: Option<String>,
+    pub budget: Option<&'a str>,
     /// The expression of `max-site`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub pattern: Option<String>,
+    pub pattern: Option<&'a str>,
     /// The instants of `max-residue`, as `A..B`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub between: Option<String>,
+    pub between: Option<&'a str>,
     /// The device; null if the recording has none.
     pub device: Option<i32>,
     /// The limit. Null if its baseline does not have it, and for `max-fragmentation`.
@@ -112,28 +112,11 @@ pub struct CheckRow {
     pub matching_sites: Option<usize>,
     /// The meaning of the bytes of `sites`: `held`, `grown`, `reserved`, `pinned`, `leaked` or `born`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub basis: Option<&'static str>,
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub basis: Option<Basis>,
     /// The sites that caused an exceeded limit, the largest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub sites: Vec<CheckSite>,
-}
-
-/// A site that caused an exceeded limit.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CheckSite {
-    /// The site.
-    pub label: String,
-    /// Its bytes.
-    pub bytes: u64,
-    /// Whether the label is inferred.
-    pub inferred: bool,
-    /// Its file, as recorded; null if it is not Python code.
-    pub file: Option<String>,
-    /// Its line.
-    pub line: Option<u64>,
-    /// A stack of the site, innermost frame first.
-    pub stack: Vec<String>,
+    #[serde(skip_serializing_if = "<[Culprit]>::is_empty")]
+    pub sites: &'a [Culprit],
 }
 
 /// The whole answer about one input.
@@ -167,8 +150,8 @@ impl<'a> From<&'a CheckedDevice> for MeasuredDevice<'a> {
     }
 }
 
-impl From<&Check> for CheckRow {
-    fn from(check: &Check) -> Self {
+impl<'a> From<&'a Check> for CheckRow<'a> {
+    fn from(check: &'a Check) -> Self {
         let bytes = |amount: Option<Amount>| match amount {
             Some(Amount::Bytes(bytes)) => Some(bytes),
             _ => None,
@@ -180,13 +163,13 @@ impl From<&Check> for CheckRow {
         let (measured, bound) = check.measured();
         Self {
             name: check.kind.name(),
-            budget: check.budget.clone(),
+            budget: check.budget.as_deref(),
             pattern: match &check.kind {
-                CheckKind::MaxSite(pattern) => Some(pattern.clone()),
+                CheckKind::MaxSite(pattern) => Some(pattern),
                 _ => None,
             },
             between: match &check.kind {
-                CheckKind::MaxResidue(between) => Some(between.clone()),
+                CheckKind::MaxResidue(between) => Some(between),
                 _ => None,
             },
             device: check.device,
@@ -200,32 +183,8 @@ impl From<&Check> for CheckRow {
             verdict: check.verdict.name(),
             reason: check.doubt.as_ref().map(doubt),
             matching_sites: check.matching_sites,
-            basis: (check.verdict == CheckVerdict::Failed).then(|| basis(check.culprits.basis)),
-            sites: check.culprits.sites.iter().map(CheckSite::from).collect(),
-        }
-    }
-}
-
-fn basis(basis: Basis) -> &'static str {
-    match basis {
-        Basis::Held => "held",
-        Basis::Grown => "grown",
-        Basis::Reserved => "reserved",
-        Basis::Pinned => "pinned",
-        Basis::Leaked => "leaked",
-        Basis::Born => "born",
-    }
-}
-
-impl From<&Culprit> for CheckSite {
-    fn from(site: &Culprit) -> Self {
-        Self {
-            label: site.label.clone(),
-            bytes: site.bytes,
-            inferred: site.inferred,
-            file: site.location.as_ref().map(|location| location.file.clone()),
-            line: site.location.as_ref().map(|location| location.line),
-            stack: site.stack.clone(),
+            basis: (check.verdict == CheckVerdict::Failed).then_some(check.culprits.basis),
+            sites: &check.culprits.sites,
         }
     }
 }
