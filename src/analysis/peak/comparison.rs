@@ -7,6 +7,7 @@ use crate::model::DeviceId;
 use crate::replay::{Bound, Metric};
 use crate::sorting::SortRows;
 use indexmap::{IndexMap, IndexSet};
+use serde::Serialize;
 use std::cmp::Reverse;
 
 /// Devices differ if the fullest one exceeds the mean of all by at least this fraction of its own memory: an even
@@ -16,23 +17,27 @@ pub const MATERIAL: f64 = 0.1;
 pub const ROWS: usize = 3;
 
 /// A device at its peak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ComparedDevice"))]
 pub struct DeviceShare {
     pub device: DeviceId,
     /// Bytes of the metric at its peak.
     pub bytes: i64,
-    /// Which bound the value is, if it is not exact.
+    /// Which bound the value is. Left out if it is exact.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
     /// Whether it is the memory at dump time, because there is no history with a peak.
+    #[serde(skip)]
     pub at_dump: bool,
 }
 
 /// A group on all devices.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ComparedGroup"))]
 pub struct GroupShares {
     /// The group.
     pub label: String,
-    /// Its bytes at the peak of each device, in the order of [`Comparison::devices`].
+    /// Its bytes at the peak of each device, in the order of `peaks`.
     pub bytes: Vec<u64>,
     /// Whether the label is inferred, on any device.
     pub inferred: bool,

@@ -26,6 +26,7 @@ use crate::parallel;
 use crate::play::SettingsAdvice;
 use crate::play::plans::DevicePlans;
 use crate::replay::{History, Instant, Metric};
+use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -114,23 +115,28 @@ pub enum Nothing {
 }
 
 /// A failed request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "FailedRequest"))]
 pub struct Failure {
     /// Bytes of the requested block.
-    pub requested: u64,
+    pub requested_bytes: u64,
     /// Bytes that the allocator requested from the driver: a segment, which may be larger than the block.
+    #[serde(skip)]
     pub driver_bytes: u64,
     /// Free bytes of the device.
-    pub device_free: u64,
+    pub device_free_bytes: u64,
     /// The most that the process could use then: what it had reserved, plus what was free.
-    pub capacity: u64,
-    /// Why it failed.
+    pub capacity_bytes: u64,
+    /// The cause of the failure, as in `memviz oom`.
+    #[cfg_attr(test, schemars(with = "String"))]
     pub cause: Cause,
     /// Whether the device had enough free for it, so that a limit on the process probably refused it.
+    #[serde(skip)]
     pub is_limited: bool,
     /// Number of failed requests of the device.
-    pub count: usize,
+    pub failed_requests: usize,
     /// Whether `fit` can find changes that would have made room, which takes an instant to determine.
+    #[serde(skip)]
     pub can_plan: bool,
 }
 
@@ -298,7 +304,7 @@ impl TriageReport {
         for device in &mut self.devices {
             device.advice = advice.remove(&device.peak.device).unwrap_or_default();
             if let Some(failure) = device.failure.as_mut().filter(|failure| failure.cause == Cause::Fragmentation)
-                && leak(&device.advice, failure.capacity).is_some()
+                && leak(&device.advice, failure.capacity_bytes).is_some()
             {
                 failure.cause = Cause::Leak;
                 device.findings.retain(|finding| !matches!(finding, Finding::Fragmentation { .. }));
@@ -413,13 +419,13 @@ impl Failure {
         let ooms = OomReport::of(recording, &first)?;
         let ooms = ooms.devices.into_iter().next().map(|device| device.ooms).unwrap_or_default();
         Ok(ooms.first().map(|first| Self {
-            requested: first.request.bytes,
+            requested_bytes: first.request.bytes,
             driver_bytes: first.request.driver_bytes,
-            device_free: first.device_free,
-            capacity: first.figures.reserved.saturating_add(first.device_free),
+            device_free_bytes: first.device_free,
+            capacity_bytes: first.figures.reserved.saturating_add(first.device_free),
             cause: first.cause,
             is_limited: first.evidence.iter().any(|it| matches!(it, Symptom::DeviceHadEnough { .. })),
-            count: device.track.count_of(Action::Oom) as usize,
+            failed_requests: device.track.count_of(Action::Oom) as usize,
             can_plan: first.cause == Cause::Capacity && Plays::Quick.covers(device) && DevicePlans::can_answer(device),
         }))
     }

@@ -29,14 +29,14 @@ pub struct Head<'a, D> {
     /// The comparison of CUDA devices. Left out if there are fewer than two, if they hardly differ, and if the answer
     /// is not about peaks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub comparison: Option<DeviceComparison>,
+    pub comparison: Option<DeviceComparison<'a>>,
     /// The answer, device by device.
     pub devices: Vec<D>,
 }
 
 impl<'a, D> Head<'a, D> {
     /// The head of an answer about a recording, with the answer.
-    pub(crate) fn of<A: Answer>(source: Source<'a>, comparison: Option<&Comparison>, devices: Vec<D>) -> Self {
+    pub(crate) fn of<A: Answer>(source: Source<'a>, comparison: Option<&'a Comparison>, devices: Vec<D>) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
             command: A::COMMAND,

@@ -19,7 +19,7 @@ pub(crate) fn write(report: &TriageReport, out: &mut dyn Write) -> io::Result<()
             line("held", metric.name(), device.peak.at.get(metric).to_string(), false)?;
         }
         if let Some(failure) = &device.failure {
-            line("failed_request", failure.cause.name(), failure.requested.to_string(), false)?;
+            line("failed_request", failure.cause.name(), failure.requested_bytes.to_string(), false)?;
         }
         for (kind, rows) in [("category", &device.categories.rows), ("site", &device.peak.attribution.rows)] {
             for row in rows {

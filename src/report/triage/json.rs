@@ -33,7 +33,7 @@ pub struct TriageDevice<'a> {
     /// Bytes of the device, from its samples or the device properties of a trace; null if unknown.
     pub device_bytes: Option<u64>,
     /// The first failed request; null if none failed.
-    pub failure: Option<FailedRequest>,
+    pub failure: Option<Failure>,
     /// The memory, by category.
     pub categories: &'a Attribution,
     /// The sites that hold the most; the rest are one row.
@@ -44,22 +44,6 @@ pub struct TriageDevice<'a> {
     pub advice: Vec<AdviceRow>,
     /// Why there is nothing to change, in words; null if there is something, or if unknown.
     pub nothing: Option<String>,
-}
-
-/// A failed request.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct FailedRequest {
-    /// Bytes of the requested block.
-    pub requested_bytes: u64,
-    /// Free bytes of the device.
-    pub device_free_bytes: u64,
-    /// The maximum memory that the process could use then.
-    pub capacity_bytes: u64,
-    /// The cause of the failure, as in `memviz oom`.
-    pub cause: &'static str,
-    /// Number of failed requests of the device.
-    pub failed_requests: usize,
 }
 
 /// Something that deserves a closer look.
@@ -116,7 +100,7 @@ impl<'a> From<&'a DeviceTriage> for TriageDevice<'a> {
             step: device.during.step,
             at: (&peak.at).into(),
             device_bytes: device.device_bytes,
-            failure: device.failure.as_ref().map(FailedRequest::from),
+            failure: device.failure,
             categories: &device.categories,
             sites: &peak.attribution,
             findings: device.findings.iter().map(|found| FindingRow::of(device, found)).chain(settings).collect(),
@@ -126,24 +110,14 @@ impl<'a> From<&'a DeviceTriage> for TriageDevice<'a> {
     }
 }
 
-impl From<&Failure> for FailedRequest {
-    fn from(failure: &Failure) -> Self {
-        Self {
-            requested_bytes: failure.requested,
-            device_free_bytes: failure.device_free,
-            capacity_bytes: failure.capacity,
-            cause: failure.cause.name(),
-            failed_requests: failure.count,
-        }
-    }
-}
-
 impl FindingRow {
     fn of(device: &DeviceTriage, finding: &Finding) -> Self {
         let words::Line { text, command, .. } = words::found_on(device, finding);
         let (kind, bytes, label) = match finding {
             Finding::Fragmentation { pinned_free, .. } => (FindingKind::Fragmentation, *pinned_free as i64, None),
-            Finding::Stranded(stranded) => (FindingKind::Stranded, stranded.free_bytes as i64, stranded.first_used.clone()),
+            Finding::Stranded(stranded) => {
+                (FindingKind::Stranded, stranded.free_bytes as i64, stranded.first_used.clone())
+            }
             Finding::Free { free, .. } => (FindingKind::Fragmentation, *free as i64, None),
             Finding::Growth { is_leak, label, bytes_per_step, .. } => {
                 let kind = if *is_leak { FindingKind::Leak } else { FindingKind::Growth };

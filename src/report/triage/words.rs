@@ -36,7 +36,7 @@ pub(crate) fn verdict(device: &DeviceTriage) -> String {
     let peak = &device.peak;
     let during = during(device);
     let mut text = match &device.failure {
-        Some(failure) => format!("Out of memory{during}{}: {}", first_of(failure.count), failed(failure)),
+        Some(failure) => format!("Out of memory{during}{}: {}", first_of(failure.failed_requests), failed(failure)),
         None if peak.completeness.no_entries => {
             format!("No history: {} is allocated at dump time", signed(peak.at.get(Metric::Allocated)))
         }
@@ -115,7 +115,9 @@ fn first_of(failures: usize) -> String {
 }
 
 fn failed(failure: &Failure) -> String {
-    let Failure { requested, driver_bytes, device_free, capacity, cause, is_limited, .. } = *failure;
+    let Failure { driver_bytes, cause, is_limited, .. } = *failure;
+    let (requested, device_free, capacity) =
+        (failure.requested_bytes, failure.device_free_bytes, failure.capacity_bytes);
     let is_segment_too_large = device_free >= requested;
     let segment = format!(": a new segment takes {}, and no inactive block is large enough", Bytes(driver_bytes));
     let too_little =
