@@ -89,7 +89,7 @@ pub struct LedgerRow {
 
 /// What uses memory on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "HolderKeys"))]
 #[serde(into = "HolderKeys")]
 pub enum Holder {
     /// PyTorch's caching allocator in the recorded process.
@@ -115,7 +115,7 @@ pub enum Holder {
     Unexplained,
 }
 
-/// A holder, as it is written.
+/// The keys of [`Holder`].
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct HolderKeys {

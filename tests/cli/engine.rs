@@ -117,7 +117,9 @@ fn differences(path: &str, said: &Value) -> Vec<String> {
         same(&format!("device {id}, difference"), &said["difference"]["bytes"], &Value::from(sum as i64));
         let pools = of(GroupBy::Pool, None)
             .map_or_else(|_| Vec::new(), |mut it| it.devices.remove(0).attribution.private_pools);
-        let kind = |pool: &PrivatePool| format!("private pool ({}, {}): {}", pool.id.0, pool.id.1, pool.kind.words());
+        let kind = |pool: &PrivatePool| {
+            format!("private pool ({}, {}): {}", pool.pool_id.0, pool.pool_id.1, pool.kind.words())
+        };
         let pools: Vec<String> = pools.iter().map(kind).collect();
         let notes: Vec<&str> = said["pools"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
         let agree =

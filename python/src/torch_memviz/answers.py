@@ -199,7 +199,7 @@ class AnnotationCount:
     """Number of ranges."""
 
     name: str
-    """The name."""
+    """Which line it is."""
 
     open: int
     """Number of ranges without an end."""
@@ -221,22 +221,22 @@ class AnomalyCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class AttributionRow:
-    """One group."""
+    """Bytes held by one group."""
 
     blocks: int
-    """Its blocks."""
+    """Blocks; segments if the metric is `reserved`."""
 
     bytes: int
-    """Its bytes."""
+    """Bytes of the metric."""
 
     inferred: bool
-    """Whether the label is inferred."""
+    """Whether the label is inferred rather than recorded."""
 
     label: str
     """The group."""
 
     stack: tuple[str, ...]
-    """The stack with the most bytes in the group, innermost frame first."""
+    """The stack with the most bytes in the group, innermost frame first; empty if groups do not depend on stacks."""
 
     evidence: tuple[EvidenceRow, ...] | None = None
     """The evidence that assigns blocks to the group, the most bytes first. Left out unless rows represent
@@ -246,7 +246,7 @@ class AttributionRow:
 
 @dataclass(frozen=True, kw_only=True)
 class AttributionRows:
-    """Rows of an attribution."""
+    """The memory at an instant by group. Rows sum to the total, unless grouping is inclusive."""
 
     by: GroupBy
     """What rows represent."""
@@ -311,7 +311,9 @@ class BlockRow:
     """Its category."""
 
     completed: Instant | None
-    """When its memory could be used again; null if it could not while recording."""
+    """When its memory could be used again, later than the free if another stream still used it; null if it could
+    not while recording.
+    """
 
     evidence: str
     """The evidence for the category."""
@@ -338,7 +340,7 @@ class BlockRow:
     """Private pool; null if it is in none, or if pools are not recorded."""
 
     requested_bytes: int
-    """Requested bytes."""
+    """Which line it is."""
 
     site: str
     """The line that allocated it."""
@@ -557,16 +559,16 @@ class CheckSite:
     """A site that caused an exceeded limit."""
 
     bytes: int
-    """Its bytes."""
+    """Which line it is."""
 
     file: str | None
     """Its file, as recorded; null if it is not Python code."""
 
     inferred: bool
-    """Whether the label is inferred."""
+    """Whether the label is inferred rather than recorded."""
 
     label: str
-    """The site."""
+    """The site: `file.py:line function`."""
 
     line: int | None
     """Its line."""
@@ -726,13 +728,13 @@ class CheckpointLimit:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointPlan:
-    """Some of the calls of a forward pass checkpointed."""
+    """A plan that checkpoints some of the calls of a pass."""
 
     every: int
     """The first call and every N-th after it."""
 
     predicted_peak_allocated_bytes: int
-    """The peak then."""
+    """The peak of allocated bytes then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -770,7 +772,7 @@ class ComparedDevice:
     """Bytes of the metric at its peak."""
 
     device: int
-    """The device."""
+    """Which line it is."""
 
     bound: Bound | None = None
     """Which bound the value is. Left out if it is exact."""
@@ -784,7 +786,7 @@ class ComparedGroup:
     """Its bytes at the peak of each device, in the order of `peaks`."""
 
     inferred: bool
-    """Whether the label is inferred."""
+    """Whether the label is inferred, on any device."""
 
     label: str
     """The group."""
@@ -985,10 +987,10 @@ class DiffRow:
     """A group on both sides."""
 
     base_blocks: int
-    """Its blocks in the base."""
+    """Its blocks in the base; segments if the metric is `reserved`."""
 
     base_bytes: int
-    """Its bytes in the base."""
+    """Its bytes in the base. Negative only if a recording contradicts itself."""
 
     base_label: str | None
     """Its label in the base, if it differs because the line has moved; otherwise null."""
@@ -1049,16 +1051,16 @@ class DiffSide:
 
 @dataclass(frozen=True, kw_only=True)
 class DuplicateRank:
-    """Several rows for one rank and device."""
+    """Several files for one rank and device."""
 
     device: int
-    """Its device."""
+    """Which line it is."""
 
     rank: int
-    """Number of the rank."""
+    """Which line it is."""
 
     rows: int
-    """Number of rows."""
+    """The number of rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1145,7 +1147,7 @@ class FailedRequest:
     """A failed request."""
 
     capacity_bytes: int
-    """The maximum memory that the process could use then."""
+    """The most that the process could use then: what it had reserved, plus what was free."""
 
     cause: str
     """The cause of the failure, as in `memviz oom`."""
@@ -1242,7 +1244,7 @@ class FailedRow:
     """A row with failed requests of one signature."""
 
     path: str
-    """Its recording."""
+    """Its recording, as named where it was summarized."""
 
     rank: int
     """Number of the rank."""
@@ -1909,7 +1911,7 @@ class FragmentationDevice:
 
 @dataclass(frozen=True, kw_only=True)
 class FreeBlocks:
-    """Free blocks of similar size."""
+    """Blocks of similar size: from `min_bytes` to less than twice that, a power of two."""
 
     blocks: int
     """Number of blocks."""
@@ -2128,7 +2130,7 @@ class InputHead:
 
 @dataclass(frozen=True, kw_only=True)
 class Instant:
-    """An instant."""
+    """An instant of one device: its entry, its time and the open annotations."""
 
     annotations: tuple[str, ...]
     """Open `record_function` ranges, outermost first."""
@@ -2142,7 +2144,7 @@ class Instant:
 
 @dataclass(frozen=True, kw_only=True)
 class Leak:
-    """One group that grows, or has grown."""
+    """A group of blocks that grows, or has grown."""
 
     allocated_bytes_per_step: int
     """Bytes of the blocks, rounded to the nearest. The allocator rounds requests up, and uses a free block as a
@@ -2159,22 +2161,24 @@ class Leak:
     """The last step, counted from 1, in which a cache reached a new maximum; null if the group still grows."""
 
     inferred: bool
-    """Whether the label is inferred."""
+    """Whether the label is inferred rather than recorded."""
 
     label: str
     """The group."""
 
     live_blocks: int
-    """Blocks live at the end of the last step."""
+    """Number of these blocks."""
 
     live_bytes: int
-    """Requested bytes that are live at the end of the last step."""
+    """Requested bytes that are live at the end of the last step. Blocks that the last step allocated are not part
+    of a cache.
+    """
 
     oldest: Oldest | None
     """The oldest block of `stack` that is live at the end of the last step; null if there is none."""
 
     stack: tuple[str, ...]
-    """The stack with the most bytes, innermost frame first."""
+    """The stack of most of the blocks that the verdict is about, innermost frame first."""
 
     verdict: Verdict
     """The behavior of the group."""
@@ -2340,7 +2344,7 @@ class LedgerPinned:
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerPool:
-    """Pools of one kind."""
+    """The segments of pools of one kind."""
 
     bytes: int
     """Bytes of their segments."""
@@ -2363,10 +2367,10 @@ class LedgerSample:
     """When the sample was taken."""
 
     pools: tuple[LedgerPool, ...]
-    """Memory reserved by PyTorch's allocator, by kind of pool; empty if unknown."""
+    """Memory reserved by PyTorch's allocator, by kind of pool; empty if unknown. Adds up to its row."""
 
     rows: tuple[LedgerHolder, ...]
-    """Bytes by holder."""
+    """Bytes by holder; those that no other row accounts for are last."""
 
     time_us: int | None
     """Its time since the epoch; null if unknown."""
@@ -2483,13 +2487,13 @@ class MissingRanks:
 
 @dataclass(frozen=True, kw_only=True)
 class MostInactiveInstant:
-    """The instant at which the most memory is inactive."""
+    """An instant, and the inactive bytes there."""
 
     entry: int | None
     """First entry that leads there; null before the first entry."""
 
     inactive_bytes: int
-    """Inactive bytes there."""
+    """Inactive bytes there: `reserved - active`."""
 
     reserved_bytes: int
     """Reserved bytes there."""
@@ -2631,7 +2635,7 @@ class NsysPeakAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class NsysPytorch:
-    """The part of the profile in a recording of PyTorch."""
+    """The part of a profile that a recording shows."""
 
     expandable: int
     """Mapped ranges of expandable segments, which cannot be compared."""
@@ -2643,10 +2647,12 @@ class NsysPytorch:
     """Their bytes."""
 
     pid: int | None
-    """The process; null if the profile has no segment of the recording."""
+    """The process of the recording: the one with the most of its segments; null if the profile has none of them."""
 
     repeated: int
-    """Allocations with the address and size of a segment beyond the number of such segments."""
+    """Allocations of the profile with the address and size of a segment, beyond the number of such segments: the
+    recording may have started later. They count as PyTorch's.
+    """
 
     segment_bytes: int
     """Their bytes."""
@@ -2660,19 +2666,19 @@ class NsysRange:
     """NVTX ranges of one name."""
 
     allocated_bytes: int
-    """Bytes that were allocated in them."""
+    """Bytes that were allocated while they were open, by any thread of the process."""
 
     count: int
     """Number of ranges."""
 
     freed_bytes: int
-    """Bytes that were freed in them."""
+    """Bytes that were freed while they were open."""
 
     highest_bytes: int
-    """Highest number of bytes while one of them was open."""
+    """Highest number of bytes while one of them was open, those from before included."""
 
     name: str
-    """Their name."""
+    """Which line it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2852,13 +2858,15 @@ class OtherSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class OutlierRow:
-    """A site that differs."""
+    """A site that differs. If a rank does not list the site, its other sites may include some of it."""
 
     bytes: int | None
     """Bytes on the rank; null if its summary does not list the site."""
 
     delta_bytes: int
-    """How many more bytes the rank holds; unlisted sites count as 0."""
+    """How many more bytes the rank holds. A site that is not listed counts as 0 here, and is included in the rest
+    below.
+    """
 
     label: str
     """The site."""
@@ -2867,15 +2875,15 @@ class OutlierRow:
     """Bytes on the reference; null if its summary does not list the site."""
 
     bound: Bound | None = None
-    """Which bound this is, if a site is not listed. Left out if it is exact."""
+    """Which bound the delta is as a result, if a site is not listed. Left out if it is exact."""
 
     inferred: bool | None = None
-    """Whether the label is inferred. Left out if false."""
+    """Whether the label is inferred on either of them. Left out if false."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OverTime:
-    """One row over time."""
+    """The figures at one instant of a series."""
 
     active_bytes: int
     """Bytes of blocks in use and pending free."""
@@ -3026,10 +3034,10 @@ class PeakInOptimizer:
     """Bytes that the optimizer allocates and keeps: its states."""
 
     other_bytes: int
-    """Everything else."""
+    """Everything else: parameters, and memory from before the recording."""
 
     temporary_bytes: int
-    """Bytes that the optimizer allocates and frees within its step."""
+    """Bytes that the optimizer allocates and frees before its step ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3078,19 +3086,21 @@ class PhaseRow:
     """All entries of one phase."""
 
     entries: int
-    """Entries in it."""
+    """Which line it is."""
 
     phase: Phase
-    """The phase."""
+    """Which line it is."""
 
     recorded_entries: int
-    """Those of them whose phase an annotation names; the phase of the others is inferred."""
+    """Those of its entries whose phase an annotation names; the phase of the others is inferred."""
 
     time_us: int | None
     """Time from each of its entries to the next one; null if the file has no times. Phases sum to the total."""
 
     times: int
-    """How often it occurs; an optimizer step counts only after a backward pass."""
+    """How often it occurs; an optimizer step counts only after a backward pass: `zero_grad` at the start of a step
+    does not count.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3146,7 +3156,7 @@ class PinningGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """Segments whose free blocks serve the same requests."""
+    """Segments whose free blocks can serve the same requests: the allocator keeps these groups separate."""
 
     active_bytes: int
     """Bytes of blocks in use and pending free."""
@@ -3236,10 +3246,10 @@ PoolKind = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class PrivatePoolFacts:
-    """Details of a private pool."""
+    """A pool other than the default one."""
 
     evidence: PoolEvidence
-    """The evidence for it."""
+    """The evidence for its kind."""
 
     first_used: str | None
     """The line of the first recorded request that it served; null if no stack shows it."""
@@ -3248,7 +3258,7 @@ class PrivatePoolFacts:
     """Its use."""
 
     pool_id: tuple[int, int]
-    """Its id."""
+    """Which line it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3265,7 +3275,7 @@ class ProjectionSteps:
     """The maximum of allocated bytes within the last step."""
 
     steps: int
-    """Number of further steps that fit."""
+    """The number of further steps that fit the device."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3582,13 +3592,13 @@ class RehearsalFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Requester:
-    """The code that made a request."""
+    """A request as the `oom` entry records it, and the code that made it."""
 
     compile_context: str
     """`torch.compile` context; empty if there is none."""
 
     label: str
-    """The site."""
+    """Its site; `(no stack)` in backward passes, unless C++ frames were recorded."""
 
     last_known_entry: int | None
     """Without Python frames: the entry of the last request that has some."""
@@ -3597,7 +3607,9 @@ class Requester:
     """Its site."""
 
     same_size: tuple[SameSize, ...]
-    """Without Python frames: sites of live blocks of the same size, the likely tensors of a gradient. Inferred."""
+    """Without Python frames: sites of live blocks of the same rounded size. A gradient is as large as the tensor
+    it belongs to, so these are inferred candidates, not facts.
+    """
 
     stack: tuple[str, ...]
     """Its stack, innermost frame first; empty in backward passes."""
@@ -3648,7 +3660,7 @@ class Said:
     """Name of its kind."""
 
     text: str
-    """The statement in words."""
+    """The statement in words: one sentence, without a full stop."""
 
     others: dict[str, int] = field(metadata=REST)
     """All other keys, which depend on what it is about."""
@@ -3678,7 +3690,7 @@ Scale = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
-    """A segment."""
+    """A segment and how it is used."""
 
     active_bytes: int
     """Bytes of blocks in use and pending free."""
@@ -3735,7 +3747,9 @@ class Segment:
     """Number of segments."""
 
     segment_type: str
-    """`small` or `large`."""
+    """`small` or `large`. Known for segments that exist at the end or contain an active block; otherwise it
+    follows from the size.
+    """
 
     stream: int | None
     """CUDA stream; null if the file does not record it."""
@@ -3814,7 +3828,7 @@ class SettingValues:
     """Its value in the base as text; null if not recorded."""
 
     name: str
-    """Its name."""
+    """Its name, as in the snapshot."""
 
     new: str | None
     """Its value in the new file as text; null if not recorded."""
@@ -4021,19 +4035,19 @@ StepSourceName = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class StrandedMemory:
-    """Free memory that only one stream or pool can use."""
+    """The free memory of a stream or pool."""
 
     first_used: str | None
     """The line of its first recorded request; null if no stack shows it."""
 
     free_bytes: int
-    """The free bytes."""
+    """Which line it is."""
 
     pool_id: tuple[int, int]
     """Its pool, (0, 0) for the default one."""
 
     stream: int
-    """Its stream."""
+    """Which line it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -4140,7 +4154,7 @@ Trust = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Unchanged:
-    """Rows that did not change."""
+    """Rows with the same bytes and blocks on both sides."""
 
     bytes: int
     """Their bytes on either side."""

@@ -50,7 +50,13 @@ impl Stranded {
         let sides = all.into_iter().filter(|&(key, _)| key != main);
         let ((stream, pool_id), (_, free_bytes)) = sides.max_by_key(|&(key, (_, free))| (free, Reverse(key)))?;
         let is_notable = free_bytes >= NOTABLE && free_bytes >= reserved / LEAST_PART;
-        is_notable.then(|| Self { stream, pool_id, free_bytes, reserved, first_used: first_used(device, stream, pool_id) })
+        is_notable.then(|| Self {
+            stream,
+            pool_id,
+            free_bytes,
+            reserved,
+            first_used: first_used(device, stream, pool_id),
+        })
     }
 }
 

@@ -17,9 +17,11 @@ pub struct PytorchShare {
     pub pid: Option<i64>,
     /// Segments in the recording, without expandable ones.
     pub segments: u64,
+    /// Their bytes.
     pub segment_bytes: u64,
     /// Number of these that are in the profile.
     pub found: u64,
+    /// Their bytes.
     pub found_bytes: u64,
     /// Allocations of the profile with the address and size of a segment, beyond the number of such segments: the
     /// recording may have started later. They count as PyTorch's.

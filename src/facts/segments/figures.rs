@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Sums over some segments at an instant, in bytes. `allocated + pending_free + inactive` is `reserved`, and
 /// `releasable + pinned_free` is `inactive`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "FigureBytes"))]
 #[serde(into = "FigureBytes")]
 pub struct Figures {
     /// Number of segments.
@@ -38,7 +38,7 @@ pub struct Figures {
     pub largest_free_block: u64,
 }
 
-/// Sums over some segments, as they are written.
+/// The keys of [`Figures`].
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct FigureBytes {
@@ -177,7 +177,7 @@ impl Figures {
 
 /// Blocks of similar size: from `min_bytes` to less than twice that, a power of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "FreeBlocks", rename = "FreeBlocks"))]
 #[serde(into = "FreeBlocks")]
 pub struct SizeClass {
     /// Smallest size in the class.
@@ -189,7 +189,7 @@ pub struct SizeClass {
     pub requested: u64,
 }
 
-/// Free blocks of similar size, as they are written.
+/// The keys of [`SizeClass`] for free blocks.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct FreeBlocks {

@@ -5,7 +5,7 @@ use crate::facts::code::sites::clipped;
 use crate::replay::{History, Instant, Track};
 use serde::Serialize;
 
-/// An instant of one device in the terms of users: its entry, its time and the open annotations.
+/// An instant of one device: its entry, its time and the open annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Instant"))]
 pub struct Moment {
