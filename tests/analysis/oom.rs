@@ -111,7 +111,7 @@ fn a_leak_is_shown_before_what_the_allocator_lacked() {
     assert_eq!(cause(&options), Cause::Leak);
     let report = recording.oom(&options).unwrap();
     let oom = &report.devices[0].ooms[0];
-    assert_eq!(oom.signature.as_ref().map(|signature| signature.cause), Some("leak"));
+    assert_eq!(oom.signature.as_ref().map(|signature| signature.cause.as_str()), Some("leak"));
     let first = &oom.evidence[0];
     let Symptom::Accumulates { label, reserved, capacity } = first else { panic!("{first:?}") };
     assert_eq!(label.as_deref(), Some("perplexity.py:22 perplexity"));

@@ -8,16 +8,16 @@ use serde_json::Value;
 use std::io::{self, Write};
 
 /// A line of the report, and its index.
-struct Line<'r> {
+struct Input<'r> {
     report: &'r RanksReport,
     row: usize,
-    input: &'r RankLine,
+    line: &'r RankLine,
 }
 
-impl<'r> Line<'r> {
+impl<'r> Input<'r> {
     /// A cell about a rank: empty for inputs without one.
     fn of(&self, shown: impl Fn(&'r RankSummary) -> String) -> String {
-        self.input.rank().map(shown).unwrap_or_default()
+        self.line.rank().map(shown).unwrap_or_default()
     }
 
     /// Without a history, nothing is known about the start or about failed requests.
@@ -55,7 +55,7 @@ impl<'r> Line<'r> {
     }
 
     fn number(&self) -> String {
-        match self.input {
+        match self.line {
             RankLine::Rank(rank) => rank.rank.to_string(),
             RankLine::Empty(empty) => empty.rank.to_string(),
             RankLine::Failed(_) | RankLine::Skipped(_) => String::new(),
@@ -63,7 +63,7 @@ impl<'r> Line<'r> {
     }
 
     fn path(&self) -> &str {
-        match self.input {
+        match self.line {
             RankLine::Rank(rank) => &rank.path,
             RankLine::Empty(empty) => &empty.path,
             RankLine::Failed(failed) => &failed.path,
@@ -73,7 +73,7 @@ impl<'r> Line<'r> {
 
     /// Why there are no figures.
     fn error(&self) -> &str {
-        match self.input {
+        match self.line {
             RankLine::Empty(_) => "no memory on any device",
             RankLine::Failed(failed) => &failed.error,
             RankLine::Rank(_) | RankLine::Skipped(_) => "",
@@ -84,9 +84,9 @@ impl<'r> Line<'r> {
 pub(crate) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
     let lines = report.lines.iter().enumerate().filter(|(_, line)| !matches!(line, RankLine::Skipped(_)));
     table(
-        lines.map(|(row, line)| Line { report, row, input: line }),
+        lines.map(|(row, line)| Input { report, row, line }),
         &[
-            ("rank", Line::number),
+            ("rank", Input::number),
             ("device", |line| line.of(|rank| rank.device.to_string())),
             ("max_allocated_bytes", |line| line.maximum(Metric::Allocated)),
             ("max_active_bytes", |line| line.maximum(Metric::Active)),
@@ -98,7 +98,7 @@ pub(crate) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()>
             ("ooms", |line| line.of_history(|rank| rank.ooms.to_string())),
             ("end_allocated_bytes", |line| line.counter(Metric::Allocated, |rank| &rank.end)),
             ("end_reserved_bytes", |line| line.counter(Metric::Reserved, |rank| &rank.end)),
-            ("outlier", Line::outliers),
+            ("outlier", Input::outliers),
             ("largest_site", |line| line.of(|rank| rank.largest().map(|row| cell(&row.label)).unwrap_or_default())),
             ("largest_site_bytes", |line| line.of(|rank| optional(rank.largest().map(|row| row.bytes)))),
             ("largest_site_inferred", |line| line.of(|rank| optional(rank.largest().map(|row| row.inferred)))),
