@@ -106,7 +106,7 @@ impl<'c> Round<'c> {
         (least > 0 && most - least <= most / PART_DIFFERENT).then_some(Self { calls, pass, graphs })
     }
 
-    /// Whether each call is followed by a loss, and the pass by nothing but their sum.
+    /// Whether each call has a loss of its own, and none is of a drawn sample.
     fn is_sum(&self, device: &Device<'_>, losses: &Marked, samples: &Marked) -> bool {
         let stack = |index: u32| device.track.stack_of(index as usize);
         let blocks = |call: &ModelCall| born_in(device, call.start, call.until.min(self.pass.start));
@@ -130,15 +130,19 @@ impl<'c> Round<'c> {
         })
     }
 
-    /// The line of the sum: the last one behind a call that makes a number.
+    /// The line of the sum: the last one that makes a number behind each call.
     fn line(&self, device: &Device<'_>) -> Option<FrameId> {
-        let last = self.calls.last()?;
-        let own = |index: u32| {
-            let stack = device.track.stack_of(index as usize);
-            let frame = device.sites().site_frame(stack)?;
-            (device.roles().role(stack) == Role::Plain && device.sites().is_own(frame)).then_some(frame)
+        let numbers = |call: &ModelCall| -> Vec<FrameId> {
+            let behind = born_in(device, call.end, call.until.min(self.pass.start));
+            let stacks = behind.filter(|(_, made)| made.requested <= SCALAR).map(|(index, _)| index);
+            let stacks = stacks.map(|index| device.track.stack_of(index as usize));
+            let plain = stacks.filter(|&stack| device.roles().role(stack) == Role::Plain);
+            plain
+                .filter_map(|stack| device.sites().site_frame(stack).filter(|&line| device.sites().is_own(line)))
+                .collect()
         };
-        let behind = born_in(device, last.end, self.pass.start).filter(|(_, made)| made.requested <= SCALAR);
-        behind.filter_map(|(index, _)| own(index)).last().or(Some(last.line))
+        let (first, last) = (self.calls.first()?, self.calls.last()?);
+        let of_first = numbers(first);
+        numbers(last).into_iter().rfind(|line| of_first.contains(line)).or(Some(last.line))
     }
 }
