@@ -97,8 +97,15 @@ fn write_heaps(report: &TracksReport, samples: &SamplesReport, trace: &mut Trace
     let mut code = Code::default();
     let mut profile = Message::default();
     let mut last = trace.start_us;
+    let mut more = 0;
     for device in &samples.devices {
-        let Some(process) = process(device.peak.device) else { continue };
+        // Devices without a history have no counters.
+        let process = if let Some(process) = process(device.peak.device) {
+            process
+        } else {
+            more += 1;
+            trace.process(report.devices.len() as u64 + more, &device_name(device.peak.device))?
+        };
         let stacks = code.add(device);
         let time = device.peak.time_us.or(device.peak.entry.map(i64::from)).unwrap_or(trace.start_us);
         last = last.max(time);
@@ -240,6 +247,16 @@ impl Trace<'_> {
         });
         self.packet.write(self.out)?;
         Ok(id)
+    }
+
+    /// Describes a process without counters, and returns its number.
+    fn process(&mut self, process: u64, name: &str) -> io::Result<u64> {
+        self.track(name, None, |track| {
+            track.message(field::TRACK_PROCESS, |message| {
+                message.number(field::PROCESS_ID, process).text(field::PROCESS_NAME, name);
+            });
+        })?;
+        Ok(process)
     }
 
     fn event(&mut self, time_us: i64, track: u64, kind: u64, more: impl FnOnce(&mut Message)) -> io::Result<()> {
