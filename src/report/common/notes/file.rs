@@ -67,11 +67,6 @@ pub fn file(recording: &Recording) -> Vec<FileNote> {
     if !snapshot.settings.recorded && !snapshot.entries.is_empty() && notes.format == Format::CudaSnapshot {
         lines.push("allocator settings were not recorded; block sizes are computed with PyTorch's defaults".into());
     }
-    let listed = |counts: &indexmap::IndexMap<String, u64>| {
-        let shown: Vec<String> = counts.iter().take(8).map(|(name, count)| format!("{name} ({count}x)")).collect();
-        let more = counts.len().saturating_sub(8);
-        if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
-    };
     if let Some(from) = &notes.device_memory_from {
         let sizes: IndexSet<u64> = notes.device_memory.iter().map(|&(_, memory)| memory).collect();
         let sizes: Vec<String> = sizes.into_iter().map(|memory| Bytes(memory).to_string()).collect();
@@ -133,6 +128,13 @@ pub fn file(recording: &Recording) -> Vec<FileNote> {
     }
     lines.extend(not_understood(notes));
     lines
+}
+
+/// Names with the number of times each occurs.
+fn listed(counts: &indexmap::IndexMap<String, u64>) -> String {
+    let shown: Vec<String> = counts.iter().take(8).map(|(name, count)| format!("{name} ({count}x)")).collect();
+    let more = counts.len().saturating_sub(8);
+    if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
 }
 
 /// What memviz did not understand.
