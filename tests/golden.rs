@@ -6,7 +6,7 @@
 mod support;
 
 use memviz::Recording;
-use memviz::analysis::advice::{Plays, advice};
+use memviz::analysis::advice::{Simulate, advice};
 use memviz::analysis::blocks::BlocksOptions;
 use memviz::analysis::check::{Budgets, CheckOptions};
 use memviz::analysis::checkpoint::CheckpointOptions;
@@ -542,7 +542,7 @@ fn every_line_fits_into_the_terminal() {
     ] {
         let recording = open(name);
         let devices = recording.devices();
-        let cures = devices.all().iter().flat_map(|device| advice(device, Plays::Quick));
+        let cures = devices.all().iter().flat_map(|device| advice(device, Simulate::Quick));
         let python: HashSet<String> = cures.flat_map(|cure| cure.code).map(|line| line.trim().to_owned()).collect();
         for &question in &questions {
             let texts = render(&recording, "snapshot.pickle", question, &widths);
@@ -620,7 +620,7 @@ fn render(recording: &Recording, path: &str, question: Question, widths: &[Optio
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::Oom(by) => {
-            let options = OomOptions::default().by(by).top(Some(10)).plans(true).cures(Some(Plays::All));
+            let options = OomOptions::default().by(by).top(Some(10)).plans(true).cures(Some(Simulate::All));
             let Ok(report) = recording.oom(&options) else { return Vec::new() };
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }
@@ -647,7 +647,7 @@ fn render(recording: &Recording, path: &str, question: Question, widths: &[Optio
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::Leaks => {
-            let options = LeakOptions::default().top(Some(TOP)).cures(Some(Plays::All));
+            let options = LeakOptions::default().top(Some(TOP)).cures(Some(Simulate::All));
             let report = recording.leaks(&options).unwrap();
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }

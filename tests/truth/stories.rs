@@ -107,13 +107,13 @@ fn with_plan(root: &str, name: &str) -> Vec<(bool, Option<String>)> {
     let ask = |capacity: u64| {
         let options = PlanOptions::default().capacity(Some(capacity)).context(Some(0));
         let mut plans = FitPlans::of(&flawed.devices(), &options).unwrap();
-        let FitTogether { cures, plan, fits, .. } = plans.with_plan.remove(0)?;
+        let FitTogether { fixes, plan, fits, .. } = plans.with_plan.remove(0)?;
         let (plan, fits) = (plan.unwrap(), fits.unwrap());
-        let mut stories = cures.places.iter().map(|&place| plans.fixes[0][place].advice.kind.name());
+        let mut stories = fixes.places.iter().map(|&place| plans.fixes[0][place].advice.kind.name());
         if !stories.all(|name| Some(name) == story["story"].as_str()) {
             return None;
         }
-        let Saving::Played { needs: Some(said), trust, .. } = cures.saving else { return None };
+        let Saving::Played { needs: Some(said), trust, .. } = fixes.saving else { return None };
         let changes = plan.changes.into_iter().map(|planned| planned.change).collect();
         let mut options = SimulateOptions::default().changes(changes).capacity(Some(capacity)).context(Some(0));
         let rest = rest_of(&fixed.snapshot.settings);
