@@ -3,9 +3,8 @@
 //!     cargo run --release --example compare_runs -- fixtures/snapshots/gpt_train/snapshot.pickle.gz \
 //!         fixtures/snapshots/gpt_train_ckpt/snapshot.pickle.gz
 
-use memviz::Recording;
 use memviz::analysis::peak::PeakOptions;
-use memviz::input::ReadOptions;
+use memviz::{ReadOptions, Recording};
 use std::collections::BTreeMap;
 
 /// Bytes at the peak of the first device, by site.

@@ -2,11 +2,8 @@
 //!
 //!     cargo run --release --example custom_report -- fixtures/snapshots/gpt_train/snapshot.pickle.gz
 
-use memviz::Recording;
 use memviz::analysis::peak::{PeakOptions, PeakReport};
-use memviz::input::ReadOptions;
-use memviz::model::bytes::Bytes;
-use memviz::report::{Answer, Source, TextStyle};
+use memviz::{Answer, Bytes, ReadOptions, Recording, Source, TextStyle};
 use std::io::{self, Write};
 
 /// An answer as a chat message.

@@ -2,11 +2,8 @@
 //!
 //!     cargo run --release --example peak_attribution -- fixtures/snapshots/gpt_train/snapshot.pickle.gz
 
-use memviz::Recording;
 use memviz::analysis::peak::PeakOptions;
-use memviz::facts::grouping::GroupBy;
-use memviz::input::ReadOptions;
-use memviz::model::bytes::Bytes;
+use memviz::{Bytes, GroupBy, ReadOptions, Recording};
 
 fn main() -> memviz::Result<()> {
     let path = std::env::args().nth(1).unwrap_or_else(|| "fixtures/snapshots/tiny/snapshot.pickle.gz".to_owned());

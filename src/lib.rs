@@ -11,10 +11,8 @@
 //!
 #![cfg_attr(feature = "compressed", doc = "```")]
 #![cfg_attr(not(feature = "compressed"), doc = "```no_run")]
-//! use memviz::Recording;
 //! use memviz::analysis::peak::PeakOptions;
-//! use memviz::facts::grouping::GroupBy;
-//! use memviz::model::bytes::Bytes;
+//! use memviz::{Bytes, GroupBy, Recording};
 //!
 //! # fn main() -> memviz::Result<()> {
 //! let path = "fixtures/snapshots/tiny/snapshot.pickle.gz";
@@ -54,11 +52,10 @@
 //!
 //! # Modules
 //!
-//! Data flows one way, with a module per stage; each stage uses only the ones before it: [`input`] fills [`model`],
-//! [`replay`] converts it into histories by the rules of the [`allocator`], [`facts`] derives what several questions need,
-//! [`play`] simulates other conditions, [`analysis`] converts both into answers, and `report` writes them as text, JSON, CSV,
-//! Markdown and pictures. [`wire`] contains the JSON formats that memviz also reads. [`Recording`] combines all of these
-//! except the last two. The first four are the crate `memviz-recording`.
+//! [`analysis`] has the options and the result of each question, and [`ranks`] those of questions about many recordings. An
+//! `Answer` writes a result as text, JSON, CSV or Markdown. [`input`], [`model`], [`allocator`] and [`replay`] are the crate
+//! `memviz-recording`, for programs that need the histories and no analysis. The modules without documentation are for the
+//! binary, its page and its tests: they change without notice.
 //!
 //! # Features
 //!
@@ -66,9 +63,9 @@
 //! |---|---|
 //! | `compressed` | recordings compressed with gzip, zstd or zip |
 //! | `config` | budgets from a `memviz.toml`: `analysis::check::config` |
-//! | `report` | answers as text, Markdown, CSV and JSON, and the schema of that JSON: `report` |
+//! | `report` | answers as text, Markdown, CSV and JSON, and the schema of that JSON: `Answer` |
 //! | `plot` | pictures, and the report made of them; with `report` |
-//! | `export` (default) | files for other programs: `report::export`; with `report` |
+//! | `export` (default) | files for other programs; with `report` |
 //! | `firefox`, `parquet`, `perfetto`, `pprof`, `speedscope` (default) | a format of these files each; with `export` |
 //! | `cli` (default) | the binary, and all of the above |
 //! | `view` (default) | the page that `memviz view` writes; with `plot` and `compressed` |
@@ -81,20 +78,32 @@
 extern crate memviz_recording;
 
 pub mod analysis;
+#[doc(hidden)]
 pub mod facts;
+#[doc(hidden)]
 pub mod play;
 pub mod ranks;
-pub mod recording;
+mod recording;
 #[cfg(feature = "report")]
+#[doc(hidden)]
 pub mod report;
+#[doc(hidden)]
 pub mod wire;
 
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod cli;
 
+pub use facts::grouping::{GroupBy, filter::Filter};
+pub use facts::time::when::When;
+pub use input::ReadOptions;
 pub use memviz_recording::{Error, Result, allocator, error, input, model, replay};
 use memviz_recording::{parallel, sorting};
+pub use model::bytes::Bytes;
 pub use recording::Recording;
+pub use replay::Metric;
+#[cfg(feature = "report")]
+pub use report::{Answer, AnswerFormat, Rows, Source, Sources, TextStyle};
 
 /// Compiles the program in the book's page about the library.
 #[cfg(doctest)]

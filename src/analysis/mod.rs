@@ -19,7 +19,7 @@ pub mod ledger;
 #[cfg(feature = "nsys")]
 pub mod nsys;
 pub mod oom;
-pub mod overview;
+pub(crate) mod overview;
 pub mod peak;
 pub mod ranks;
 pub mod scene;

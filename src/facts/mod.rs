@@ -7,8 +7,8 @@
 
 pub mod code;
 pub mod device;
-pub mod doubts;
-pub mod gpu;
+pub(crate) mod doubts;
+pub(crate) mod gpu;
 pub mod grouping;
 pub mod segments;
 pub mod time;

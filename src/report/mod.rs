@@ -4,7 +4,7 @@
 //! folder for each command: a [`Document`], which is text and Markdown, and a file for each other format. [`Answer`]
 //! defines the formats; a program may add its own (`examples/custom_report.rs`).
 
-pub mod blocks;
+pub(crate) mod blocks;
 #[cfg(feature = "mcp")]
 pub(crate) mod bounded;
 pub mod check;
@@ -13,24 +13,24 @@ mod common;
 pub mod diff;
 #[cfg(feature = "export")]
 pub mod export;
-pub mod fit;
+pub(crate) mod fit;
 pub mod flamegraph;
 pub mod fragmentation;
 pub mod info;
-pub mod leaks;
-pub mod ledger;
+pub(crate) mod leaks;
+pub(crate) mod ledger;
 #[cfg(feature = "nsys")]
-pub mod nsys;
-pub mod oom;
+pub(crate) mod nsys;
+pub(crate) mod oom;
 #[cfg(feature = "plot")]
 pub mod page;
 pub mod peak;
-pub mod ranks;
-pub mod schema;
-pub mod simulate;
+pub(crate) mod ranks;
+pub(crate) mod schema;
+pub(crate) mod simulate;
 #[cfg(feature = "plot")]
 pub mod timeline;
-pub mod triage;
+pub(crate) mod triage;
 #[cfg(feature = "plot")]
 pub mod view;
 

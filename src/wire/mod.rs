@@ -7,8 +7,8 @@
 pub mod answers;
 mod pickle;
 pub mod rank_lines;
-pub mod rank_table;
-pub mod ranks;
+pub(crate) mod rank_table;
+pub(crate) mod ranks;
 pub mod snapshot;
 
 /// Version of the keys in all JSON output: it changes when they do.

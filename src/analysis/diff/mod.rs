@@ -3,7 +3,7 @@
 //! In: the [`DiffInput`] of each recording, computed separately. Out: a [`DiffReport`], in which the rows of a device sum to
 //! the difference.
 
-pub mod functions;
+pub(crate) mod functions;
 pub(crate) mod growth;
 pub(crate) mod input;
 pub(crate) mod lives;

@@ -1,7 +1,7 @@
 //! How much reserved memory is unused at an instant, and why it cannot be used.
 
-pub mod over_time;
-pub mod segment_map;
+pub(crate) mod over_time;
+pub(crate) mod segment_map;
 mod stranded;
 
 use crate::error::Result;

@@ -1,8 +1,8 @@
 //! The owner and name of a frame's code, and the line that a stack is attributed to.
 
-pub mod frames;
+pub(crate) mod frames;
 mod libraries;
 mod passing;
-pub mod paths;
-pub mod shown_frames;
+pub(crate) mod paths;
+pub(crate) mod shown_frames;
 pub mod sites;

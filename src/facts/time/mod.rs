@@ -1,5 +1,5 @@
 //! Instants of a recording as people name them, and the annotations that are open at them.
 
 pub mod annotations;
-pub mod moment;
+pub(crate) mod moment;
 pub mod when;

@@ -2,7 +2,7 @@
 
 pub(crate) mod csv;
 pub(crate) mod document;
-pub mod json;
+pub(crate) mod json;
 
 use crate::analysis::blocks::BlocksReport;
 use crate::report::common::document::Document;

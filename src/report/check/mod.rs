@@ -1,10 +1,10 @@
 //! What `memviz check` says.
 
 pub(crate) mod document;
-pub mod github;
-pub mod json;
-pub mod junit;
-pub mod prometheus;
+pub(crate) mod github;
+pub(crate) mod json;
+pub(crate) mod junit;
+pub(crate) mod prometheus;
 pub mod words;
 
 use crate::report::Answer;

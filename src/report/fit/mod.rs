@@ -4,10 +4,10 @@
 mod axes;
 pub(crate) mod csv;
 pub(crate) mod document;
-pub mod json;
+pub(crate) mod json;
 #[cfg(feature = "plot")]
 pub(crate) mod picture;
-pub mod single;
+pub(crate) mod single;
 pub(crate) mod words;
 
 #[cfg(feature = "plot")]

@@ -2,7 +2,7 @@
 
 pub(crate) mod csv;
 pub(crate) mod document;
-pub mod json;
+pub(crate) mod json;
 #[cfg(feature = "plot")]
 pub(crate) mod picture;
 

@@ -2,7 +2,7 @@
 
 mod csv;
 mod document;
-pub mod json;
+pub(crate) mod json;
 mod words;
 
 use crate::analysis::nsys::NsysReport;

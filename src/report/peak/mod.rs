@@ -2,7 +2,7 @@
 
 pub(crate) mod csv;
 pub(crate) mod document;
-pub mod each;
+pub(crate) mod each;
 pub mod json;
 pub(crate) mod operators;
 

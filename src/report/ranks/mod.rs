@@ -2,10 +2,10 @@
 
 pub(crate) mod csv;
 pub(crate) mod document;
-pub mod json;
+pub(crate) mod json;
 #[cfg(feature = "plot")]
 pub(crate) mod picture;
-pub mod prometheus;
+pub(crate) mod prometheus;
 pub(crate) mod words;
 
 #[cfg(feature = "plot")]

@@ -2,7 +2,7 @@
 
 pub(crate) mod csv;
 pub(crate) mod document;
-pub mod json;
+pub(crate) mod json;
 pub(crate) mod words;
 
 use crate::analysis::triage::TriageReport;

@@ -11,7 +11,7 @@ mod findings;
 mod flame;
 mod frames;
 #[cfg(feature = "view")]
-pub mod page;
+pub(crate) mod page;
 mod reading;
 mod segments;
 mod times;

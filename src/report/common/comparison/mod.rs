@@ -1,5 +1,5 @@
 //! How devices compare: part of the answers about peaks.
 
 pub(crate) mod document;
-pub mod json;
+pub(crate) mod json;
 pub(crate) mod words;

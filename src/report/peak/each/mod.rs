@@ -2,5 +2,5 @@
 
 pub(crate) mod csv;
 pub(crate) mod document;
-pub mod json;
+pub(crate) mod json;
 pub(crate) mod words;
