@@ -74,7 +74,7 @@
 //!
 //! With `default-features = false`, the library contains the reader of uncompressed files, the replay and every analysis.
 
-#[macro_use(setters)]
+#[macro_use(names, options)]
 extern crate memviz_recording;
 
 pub mod analysis;

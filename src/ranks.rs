@@ -25,26 +25,20 @@ pub const MAX_THREADS: usize = 256;
 /// The maximum size of a table of summaries, in bytes.
 const LONGEST_TABLE: u64 = 1 << 30;
 
-/// How to read many inputs.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct RanksOptions {
-    /// What summaries contain.
-    pub summary: SummaryOptions,
-    /// How files are read. If there are at least as many files as threads, one thread reads each file.
-    pub read: ReadOptions,
-    /// Name for standard input: rows show it, and the rank is taken from it.
-    pub stdin_name: Option<String>,
-    /// Number of files read at a time; one per core if `None`.
-    pub threads: Option<NonZeroUsize>,
+options! {
+    /// How to read many inputs.
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct RanksOptions {
+        pub summary: SummaryOptions,
+        /// How files are read. If there are at least as many files as threads, one thread reads each file.
+        pub read: ReadOptions,
+        /// Name for standard input: rows show it, and the rank is taken from it.
+        pub stdin_name: Option<String>,
+        /// Number of files read at a time; one per core if `None`.
+        pub threads: Option<NonZeroUsize>,
+    }
 }
-
-setters!(RanksOptions {
-    summary: SummaryOptions,
-    read: ReadOptions,
-    stdin_name: Option<String>,
-    threads: Option<NonZeroUsize>,
-});
 
 /// The inputs of a run, and how to read them.
 #[derive(Clone, Debug)]
@@ -102,12 +96,10 @@ impl RankInputs {
         self.inputs.iter().map(|input| size(&input.found.path)).sum()
     }
 
-    /// Number of inputs.
     pub fn len(&self) -> usize {
         self.inputs.len()
     }
 
-    /// Whether there are no inputs.
     pub fn is_empty(&self) -> bool {
         self.inputs.is_empty()
     }

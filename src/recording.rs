@@ -34,7 +34,6 @@ pub struct Recording {
     pub snapshot: Snapshot,
     /// Its histories, one per device, in the order of [`Snapshot::traces`].
     pub histories: Vec<History>,
-    /// How the file was compressed.
     pub compression: Compression,
     /// Size of the file or stream in bytes, compressed if it is.
     pub bytes: u64,
@@ -100,59 +99,38 @@ impl Recording {
     }
 
     /// The verdict, and what to look at next.
-    ///
-    /// # Errors
-    /// Like [`TriageReport::of`].
     pub fn triage(&self, options: &TriageOptions) -> Result<TriageReport> {
         TriageReport::of(&self.devices(), options)
     }
 
     /// The peak of each device and what holds it.
-    ///
-    /// # Errors
-    /// Like [`PeakReport::of`].
     pub fn peak(&self, options: &PeakOptions) -> Result<PeakReport> {
         PeakReport::of(&self.devices(), options)
     }
 
     /// Live memory over time.
-    ///
-    /// # Errors
-    /// Like [`TimelineReport::of`].
     pub fn timeline(&self, options: &TimelineOptions) -> Result<TimelineReport> {
         self.require_history("timeline")?;
         TimelineReport::of(&self.devices(), options)
     }
 
     /// Live bytes by stack, as a tree.
-    ///
-    /// # Errors
-    /// Like [`FlameReport::of`].
     pub fn flame(&self, options: &FlameOptions) -> Result<FlameReport> {
         FlameReport::of(&self.devices(), options)
     }
 
     /// Bytes and blocks by stack and labels: held at an instant, and allocated over the history.
-    ///
-    /// # Errors
-    /// Like [`SamplesReport::of`].
     pub fn samples(&self, options: &SamplesOptions) -> Result<SamplesReport> {
         SamplesReport::of(&self.devices(), options)
     }
 
     /// The counters over time, with annotations, steps, phases and failed requests.
-    ///
-    /// # Errors
-    /// Like [`TracksReport::of`].
     pub fn tracks(&self, options: &TracksOptions) -> Result<TracksReport> {
         self.require_history("exporting a trace")?;
         TracksReport::of(&self.devices(), options)
     }
 
     /// Every allocation and free, with addresses and stacks.
-    ///
-    /// # Errors
-    /// Like [`LivesReport::of`].
     pub fn lives(&self, options: &LivesOptions) -> Result<LivesReport> {
         self.require_history("exporting all allocations")?;
         LivesReport::of(&self.devices(), options)
@@ -160,87 +138,57 @@ impl Recording {
 
     /// Every segment at an instant, and whose blocks are in it. Without a requested instant, at the first failed
     /// request, or else where the most memory is inactive.
-    ///
-    /// # Errors
-    /// Like [`SegmentMapReport::of`].
     pub fn segment_map(&self, options: &PeakOptions) -> Result<SegmentMapReport> {
         SegmentMapReport::where_it_matters(&self.devices(), options)
     }
 
     /// Everything that a report shows.
-    ///
-    /// # Errors
-    /// Like [`Overview::of`].
     pub fn overview(&self, options: &TimelineOptions) -> Result<Overview> {
         self.require_history("report")?;
         Overview::of(&self.devices(), options)
     }
 
     /// How much reserved memory is inactive, and which blocks keep it reserved.
-    ///
-    /// # Errors
-    /// Like [`FragmentationReport::of`].
     pub fn fragmentation(&self, options: &FragmentationOptions) -> Result<FragmentationReport> {
         self.require_history("fragmentation")?;
         FragmentationReport::of(&self.devices(), options)
     }
 
     /// Every request that failed, and why.
-    ///
-    /// # Errors
-    /// Like [`OomReport::of`].
     pub fn oom(&self, options: &OomOptions) -> Result<OomReport> {
         self.require_history("oom")?;
         OomReport::of(&self.devices(), options)
     }
 
     /// The memory that survives step after step on each device.
-    ///
-    /// # Errors
-    /// Like [`LeakReport::of`].
     pub fn leaks(&self, options: &LeakOptions) -> Result<LeakReport> {
         self.require_history("leaks")?;
         LeakReport::of(&self.devices(), options)
     }
 
     /// Single blocks of each device.
-    ///
-    /// # Errors
-    /// Like [`BlocksReport::of`].
     pub fn blocks(&self, options: &BlocksOptions) -> Result<BlocksReport> {
         BlocksReport::of(&self.devices(), options)
     }
 
     /// The memory in use on whole devices, by PyTorch and by others.
-    ///
-    /// # Errors
-    /// Like [`LedgerReport::of`].
     pub fn ledger(&self, options: &LedgerOptions) -> Result<LedgerReport> {
         LedgerReport::of(&self.devices(), options)
     }
 
     /// What activation checkpointing would save on each device.
-    ///
-    /// # Errors
-    /// Like [`CheckpointReport::of`].
     pub fn checkpoint(&self, options: &CheckpointOptions) -> Result<CheckpointReport> {
         self.require_history("checkpoint")?;
         CheckpointReport::of(&self.devices(), options)
     }
 
     /// What each device would need under other allocator settings, and on another device.
-    ///
-    /// # Errors
-    /// Like [`SimulateReport::of`].
     pub fn simulate(&self, options: &SimulateOptions) -> Result<SimulateReport> {
         self.require_history("simulate")?;
         SimulateReport::of(&self.devices(), options)
     }
 
     /// Changes that make the program fit a device.
-    ///
-    /// # Errors
-    /// Like [`PlanReport::of`].
     pub fn plan(&self, options: &PlanOptions) -> Result<PlanReport> {
         PlanReport::of(&self.devices(), options)
     }
@@ -251,22 +199,15 @@ impl Recording {
     }
 
     /// The data of this recording that a comparison with another one needs.
-    ///
-    /// # Errors
-    /// Like [`PeakReport::of`].
     pub fn diff_input(&self, options: &PeakOptions) -> Result<DiffInput> {
         DiffInput::of(&self.devices(), options)
     }
 
     /// The contents of the file, for `devices`, or for all devices if empty.
-    ///
-    /// # Errors
-    /// Like [`InfoReport::of`].
     pub fn info(&self, devices: &[DeviceId]) -> Result<InfoReport> {
         InfoReport::of(&self.devices(), devices)
     }
 
-    /// The history of a device, if the recording has one.
     pub fn history(&self, device: DeviceId) -> Option<&History> {
         self.histories.iter().find(|history| history.device == device)
     }

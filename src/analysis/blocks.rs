@@ -16,32 +16,25 @@ use std::cmp::Reverse;
 /// Number of listed blocks if nothing else is requested.
 pub const TOP: usize = 20;
 
-/// Which blocks to show. Without IDs and addresses, those that are allocated at an instant, the largest first.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct BlocksOptions {
-    /// IDs of blocks: their places among all blocks of a device, in the order in which they are allocated.
-    pub ids: Vec<usize>,
-    /// Addresses: all blocks that contain one of them, at the given instant or otherwise at any time.
-    pub addresses: Vec<u64>,
-    /// The instant; if `None`, the peak of allocated memory.
-    pub at: Option<When>,
-    /// Maximum number of blocks listed for each device. The rest are summed up.
-    pub top: usize,
-    /// Whether to infer the forward line of memory that backward allocated.
-    pub inference: Inference,
-    /// Devices; all if empty.
-    pub devices: Vec<DeviceId>,
+options! {
+    /// Which blocks to show. Without IDs and addresses, those that are allocated at an instant, the largest first.
+    #[derive(Clone, Debug)]
+    #[non_exhaustive]
+    pub struct BlocksOptions {
+        /// IDs of blocks: their places among all blocks of a device, in the order in which they are allocated.
+        pub ids: Vec<usize>,
+        /// Addresses: all blocks that contain one of them, at the given instant or otherwise at any time.
+        pub addresses: Vec<u64>,
+        /// The instant; if `None`, the peak of allocated memory.
+        pub at: Option<When>,
+        /// Maximum number of blocks listed for each device. The rest are summed up.
+        pub top: usize,
+        /// Whether to infer the forward line of memory that backward allocated.
+        pub inference: Inference,
+        /// Devices; all if empty.
+        pub devices: Vec<DeviceId>,
+    }
 }
-
-setters!(BlocksOptions {
-    ids: Vec<usize>,
-    addresses: Vec<u64>,
-    at: Option<When>,
-    top: usize,
-    inference: Inference,
-    devices: Vec<DeviceId>,
-});
 
 impl Default for BlocksOptions {
     fn default() -> Self {
@@ -50,10 +43,8 @@ impl Default for BlocksOptions {
     }
 }
 
-/// All devices.
 #[derive(Clone, Debug, Default)]
 pub struct BlocksReport {
-    /// The requested devices, in order.
     pub devices: Vec<DeviceBlocks>,
 }
 
@@ -62,19 +53,13 @@ pub struct DeviceBlocks {
     pub device: DeviceId,
     /// The instant of the blocks; `None` for blocks of any time.
     pub at: Option<Moment>,
-    /// The listed blocks.
     pub blocks: Vec<Block>,
-    /// Number of matching blocks.
     pub found: usize,
-    /// Their total size in bytes.
     pub total_bytes: u64,
-    /// Number of entries of the device.
     pub entries: u32,
     /// Allocated before the recording.
     pub baseline: Counters,
-    /// What the recording lacks.
     pub completeness: Completeness,
-    /// Contradictions in it.
     pub anomalies: Anomalies,
 }
 
@@ -126,7 +111,6 @@ pub struct Block {
     pub free_stack: Vec<String>,
 }
 
-/// An address, as in text.
 pub(crate) fn address(address: u64) -> String {
     format!("{address:#x}")
 }

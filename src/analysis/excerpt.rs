@@ -16,14 +16,11 @@ use crate::replay::{Counters, History, Instant, Metric, Track, replay};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     pub device: DeviceId,
-    /// The instant at which it starts.
     pub from: Instant,
-    /// The instant at which it ends.
     pub to: Instant,
 }
 
 impl Window {
-    /// The whole history of a device.
     pub fn whole(device: &Device<'_>) -> Self {
         Self { device: device.id(), from: 0, to: device.track.entries() }
     }

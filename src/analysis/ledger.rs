@@ -15,19 +15,17 @@ use indexmap::IndexMap;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Options of [`LedgerReport::of`].
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct LedgerOptions {
-    /// Devices wanted; empty for all.
-    pub devices: Vec<DeviceId>,
-    /// Total bytes of the device. Used for a recording that has a failed request but no samples.
-    pub capacity: Option<u64>,
+options! {
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct LedgerOptions {
+        /// Devices wanted; empty for all.
+        pub devices: Vec<DeviceId>,
+        /// Total bytes of the device. Used for a recording that has a failed request but no samples.
+        pub capacity: Option<u64>,
+    }
 }
 
-setters!(LedgerOptions { devices: Vec<DeviceId>, capacity: Option<u64> });
-
-/// The ledger of each device.
 #[derive(Clone, Debug, Default)]
 pub struct LedgerReport {
     /// The requested devices that have samples.
@@ -44,9 +42,7 @@ pub struct LedgerReport {
 
 #[derive(Clone, Debug)]
 pub struct DeviceLedger {
-    /// Its number.
     pub device: DeviceId,
-    /// The name of the GPU.
     pub name: Option<String>,
     /// One ledger for each sample, in chronological order.
     pub samples: Vec<Ledger>,
@@ -150,7 +146,6 @@ impl Holder {
         }
     }
 
-    /// Its kind, as in JSON.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Pytorch => "pytorch",
@@ -184,7 +179,6 @@ pub enum LedgerDoubt {
     OwnNotListed {
         /// The ID that the recorded process has inside.
         pid: u64,
-        /// Number of listed processes.
         listed: usize,
         /// Their bytes at the last sample.
         bytes: u64,

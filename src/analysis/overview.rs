@@ -20,7 +20,6 @@ use crate::parallel;
 pub struct Overview {
     /// Number of rows requested.
     pub top: Option<usize>,
-    /// The verdict.
     pub triage: TriageReport,
     /// The selected instant and what holds the memory there; all rows.
     pub peak: PeakReport,
@@ -103,7 +102,6 @@ impl Overview {
     }
 }
 
-/// The devices that have such a finding.
 fn found_on(triage: &TriageReport, is_such: impl Fn(&Finding) -> bool) -> Vec<DeviceId> {
     let found = triage.devices.iter().filter(|device| device.findings.iter().any(&is_such));
     found.map(|device| device.peak.device).collect()

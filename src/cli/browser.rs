@@ -6,9 +6,7 @@ use std::io;
 use std::path::Path;
 
 /// Opens a page in the first browser of `$BROWSER` that starts, or in that of the desktop if the variable is not set.
-///
-/// # Errors
-/// When there is no desktop, as over SSH, or no browser starts.
+/// Fails when there is no desktop, as over SSH, or no browser starts.
 pub fn browse(page: &Path) -> io::Result<()> {
     let page = std::path::absolute(page)?;
     let chosen = std::env::var("BROWSER").unwrap_or_default();

@@ -22,15 +22,12 @@ const LOOKS: usize = 20;
 const BETWEEN: Duration = Duration::from_millis(100);
 
 /// Opens a file.
-///
-/// # Errors
-/// If there is no opener, or it reports within two seconds that it failed.
+/// Fails if there is no opener, or it reports within two seconds that it failed.
 pub fn open(path: &Path) -> io::Result<()> {
     // An absolute path cannot be mistaken for an option.
     start(OPENER, &[std::path::absolute(path)?.into_os_string()])
 }
 
-/// Starts a program that opens something.
 pub(super) fn start(program: &str, arguments: &[OsString]) -> io::Result<()> {
     let mut opener = Command::new(program);
     opener.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -22,9 +22,7 @@ pub struct Staged {
 
 impl Staged {
     /// Writes a file that will be named `path`, or, if that is a link to a file, will replace that file.
-    ///
-    /// # Errors
-    /// If it cannot be written.
+    /// Fails if it cannot be written.
     pub fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<Self> {
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if target.is_dir() {
@@ -45,17 +43,13 @@ impl Staged {
     }
 
     /// Gives it its final name, replacing any existing file.
-    ///
-    /// # Errors
-    /// If the system refuses.
+    /// Fails if the system refuses.
     pub fn replace(self) -> io::Result<()> {
         fs::rename(&self.temporary, &self.target)
     }
 
     /// Gives it its final name, unless a file has it already.
-    ///
-    /// # Errors
-    /// If a file has the name ([`io::ErrorKind::AlreadyExists`]), or the system refuses.
+    /// Fails if a file has the name ([`io::ErrorKind::AlreadyExists`]), or the system refuses.
     pub fn create(self) -> io::Result<()> {
         match fs::hard_link(&self.temporary, &self.target) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
@@ -74,11 +68,8 @@ impl Drop for Staged {
     }
 }
 
-/// Writes a file with this name that only this user can read, in a new folder among the system's temporary files, and returns
-/// its path.
-///
-/// # Errors
-/// When it cannot be written.
+/// Writes a file with this name that only this user can read, in a new folder among the system's temporary files, and
+/// returns its path. Fails when it cannot be written.
 #[cfg(feature = "view")]
 pub fn write_temporary(name: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<PathBuf> {
     let folder = std::env::temp_dir().join(format!("memviz-{:016x}", RandomState::new().hash_one(name)));
@@ -158,9 +149,7 @@ fn temporary_beside<T>(path: &Path, mut make: impl FnMut(&Path) -> io::Result<T>
 }
 
 /// Reads a text file of at most `longest` bytes.
-///
-/// # Errors
-/// If it cannot be read, is longer, or is not UTF-8.
+/// Fails if it cannot be read, is longer, or is not UTF-8.
 pub fn read_text(path: &Path, longest: u64) -> io::Result<String> {
     use std::io::Read;
     let mut bytes = Vec::new();

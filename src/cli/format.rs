@@ -7,7 +7,6 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use std::path::Path;
 
-/// A format of a command.
 pub trait Format: ValueEnum + PartialEq {
     /// The default format; `None` if one must be named.
     const USUAL: Option<Self>;
@@ -63,12 +62,9 @@ impl Format for AnswerFormat {
     }
 }
 
-/// A format for rows, or a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowsOrPicture {
-    /// Rows.
     Rows(AnswerFormat),
-    /// A picture.
     Picture(PictureFormat),
 }
 
@@ -136,12 +132,9 @@ impl Format for PictureFormat {
     }
 }
 
-/// What a flame graph can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlameFormat {
-    /// A picture.
     Picture(PictureFormat),
-    /// Folded stacks.
     Folded,
 }
 
@@ -282,9 +275,7 @@ impl Format for ExportFormat {
 /// What a comparison of ranks can be written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RanksFormat {
-    /// Rows, or a picture.
     Answer(RowsOrPicture),
-    /// Gauges of each rank.
     Prometheus,
     /// A table with a row for each rank.
     #[cfg(feature = "parquet")]
@@ -351,9 +342,7 @@ impl Format for RanksFormat {
 }
 
 /// The requested format, or the one for the file's name; the default if neither is given.
-///
-/// # Errors
-/// If they contradict each other, or no format fits.
+/// Fails if they contradict each other, or no format fits.
 pub fn resolve<F: Format>(asked: Option<F>, output: Option<&Path>) -> Result<F, Failure> {
     let Some(path) = output.filter(|path| path.extension().is_some()) else {
         return asked.or(F::USUAL).ok_or_else(|| expected::<F>("no output file"));

@@ -8,15 +8,12 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AtInstant {
     pub file: PathBuf,
-    /// The instant after the @, if there is one.
     pub at: Option<When>,
 }
 
 impl AtInstant {
     /// Parses what was typed. A file whose own name contains an `@` is a file.
-    ///
-    /// # Errors
-    /// If the part after the name of a file is not an instant.
+    /// Fails if the part after the name of a file is not an instant.
     pub fn of(typed: &Path) -> Result<Self, Failure> {
         let whole = Self { file: typed.to_owned(), at: None };
         let Some(text) = typed.to_str().filter(|_| !typed.exists()) else { return Ok(whole) };

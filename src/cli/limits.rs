@@ -12,19 +12,15 @@ pub const MEMORY: &str = "4GiB";
 const LEAST_MEMORY: u64 = 64 << 20;
 
 /// Reads the value of `--max-memory`.
-///
-/// # Errors
-/// If it is not a size, or too low for any file.
+/// Fails if it is not a size, or too low for any file.
 pub fn parse_memory(text: &str) -> Result<Bytes, String> {
     let bytes = Bytes::of_device(text).map_err(|error| error.to_string())?;
     let is_enough = bytes.0 >= LEAST_MEMORY;
     is_enough.then_some(bytes).ok_or_else(|| format!("expected at least {}, found {bytes}", Bytes(LEAST_MEMORY)))
 }
 
-/// Limits of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes.
     pub memory: u64,
     /// Whether processor time is limited.
     pub work: bool,
@@ -165,16 +161,13 @@ mod system {
     use super::Limits;
 
     impl Limits {
-        /// Does nothing.
         pub fn enforce(self) {
             let _ = (self.memory, self.work);
         }
     }
 
-    /// Does nothing.
     pub fn grant(_: u64) {}
 
-    /// Does nothing.
     pub fn lift() {}
 }
 

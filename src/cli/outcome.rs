@@ -8,9 +8,7 @@ use std::process::ExitCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Done = 0,
-    /// A requested check failed.
     CheckFailed = 1,
-    /// The command failed.
     Failed = 2,
 }
 
@@ -23,7 +21,6 @@ impl From<Outcome> for ExitCode {
 /// Why a command failed; the message starts with the file concerned.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// A one-line message.
     Message(String),
     /// The reader of the output closed it, which is not a failure.
     ClosedPipe,

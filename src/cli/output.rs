@@ -10,7 +10,6 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
-/// The style of text for its destination.
 pub fn style(args: &SharedArgs) -> TextStyle {
     let to_terminal = args.output.is_none() && io::stdout().is_terminal();
     let color = match args.color {
@@ -28,10 +27,8 @@ fn terminal_width() -> Option<usize> {
     variable.or_else(|| terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)))
 }
 
-/// The format of an answer, from the options and the destination: see [`format::resolve`].
-///
-/// # Errors
-/// If they contradict each other, or the destination cannot show the answer: this is checked before any work is done.
+/// The format of an answer, from the options and the destination: see [`format::resolve`]. Fails if they contradict
+/// each other, or the destination cannot show the answer: this is checked before any work is done.
 pub fn format<F: Format>(args: &SharedArgs, asked: Option<F>) -> Result<F, Failure> {
     let file = target(args).filter(|path| !is_stream(path));
     let format = format::resolve(asked, file)?;

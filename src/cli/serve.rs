@@ -19,7 +19,6 @@ const MOST: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(2);
 const READERS_PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server for one page.
 pub struct Server {
     listener: TcpListener,
     port: u16,
@@ -29,9 +28,7 @@ pub struct Server {
 
 impl Server {
     /// Binds to a port, or to any free port for 0.
-    ///
-    /// # Errors
-    /// If the port is not available.
+    /// Fails if the port is not available.
     pub fn bind(port: u16) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         let port = listener.local_addr()?.port();
@@ -44,7 +41,6 @@ impl Server {
         self.port
     }
 
-    /// The address.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}{}", self.port, self.path)
     }

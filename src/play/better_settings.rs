@@ -63,7 +63,6 @@ pub struct BetterSettings {
 /// The effect of other settings on one device of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsAdvice {
-    /// Bytes reserved as recorded.
     pub recorded_reserved: u64,
     /// Number of requests that failed in the recording. If there are any, only settings that serve all of them on the
     /// recorded device count as better.

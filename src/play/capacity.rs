@@ -60,7 +60,6 @@ struct Period {
     from: u64,
     /// The first capacity above the range; `None` if the range is unbounded.
     to: Option<u64>,
-    /// Number of simulated steps.
     steps: u64,
 }
 
@@ -73,7 +72,6 @@ const ENDLESS: u64 = 1 << 50;
 /// A search for the capacities on which a program works under some settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Search<'a> {
-    /// The program to simulate.
     pub program: &'a Program,
     pub settings: &'a AllocatorSettings,
     /// The driver's placement of segments.

@@ -34,7 +34,6 @@ const FULL: &str = "the device is full before the last recorded token";
 /// A cache that grows with every token, and how far it can grow on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generation {
-    /// Tensors of the cache.
     pub tensors: usize,
     /// Bytes by which all of them grow together with a token.
     pub bytes_per_token: u64,

@@ -12,7 +12,6 @@ use crate::replay::{Metric, Track};
 /// The allocator and the device of a simulation.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The allocator's rules.
     pub rules: SizeRules,
     /// How much it may reserve.
     pub limits: Limits,
@@ -70,7 +69,6 @@ pub struct Outcome {
     pub max_active: u64,
     /// The most bytes that callers had requested.
     pub max_requested: u64,
-    /// `max_memory_reserved()`.
     pub max_reserved: u64,
     /// The maximum of reserved bytes that are not in use.
     pub max_inactive: u64,

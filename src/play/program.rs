@@ -16,7 +16,6 @@ use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// A step of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub kind: StepKind,
@@ -26,14 +25,12 @@ pub(crate) struct Step {
     pub allocation: u32,
     /// The entry that recorded it, counted within the trace.
     pub entry: u32,
-    /// Requested bytes.
     pub bytes: u64,
 }
 
 /// The cost of creating a pool for small and one for large blocks, in steps.
 const SET_UP_OF_POOL: usize = 8;
 
-/// The action of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepKind {
     /// Allocates a block.
@@ -57,7 +54,6 @@ pub(crate) enum StepKind {
 pub struct Releases {
     /// Requests for which the allocator first released cached memory.
     pub retries: u32,
-    /// Calls of `empty_cache`.
     pub empty_cache: u32,
     /// Of these, calls that may also be retries of the next request: the segments that they released have no stack, as
     /// in PyTorch 2.0.
@@ -79,7 +75,6 @@ pub struct Program {
     pub(crate) start: Layout,
     /// Requested bytes of the blocks that are live then.
     pub(crate) start_requested: Vec<(usize, u64)>,
-    /// Number of allocations.
     pub(crate) allocations: usize,
     /// The address of each segment that the driver allocated for a request, by the entry of the request, in order.
     pub(crate) addresses: Vec<(u32, u64)>,
@@ -186,7 +181,6 @@ impl Program {
         self.steps.len()
     }
 
-    /// Whether there are no steps.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
@@ -262,7 +256,6 @@ struct Reader<'a> {
     known_pools: HashMap<(u64, Option<PoolId>), u16, RandomState>,
     /// The pool of an earlier request, which the next one probably uses too.
     last_pool: u16,
-    /// The first number of each private pool.
     first_of_private: HashMap<PoolId, u16, RandomState>,
     /// Segments of private pools at the end, in address order: entries before PyTorch 2.15 do not name their pool.
     private: Vec<&'a Segment>,

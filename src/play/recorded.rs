@@ -31,7 +31,6 @@ impl Difference {
         self.first.is_none() && self.maxima == [0; 4]
     }
 
-    /// Whether segments have the recorded order.
     pub fn keeps_order(&self) -> bool {
         self.is_none() && !self.other_order
     }

@@ -126,7 +126,6 @@ mod tests {
     use crate::play::player::{Observer, Setup};
     use crate::replay::Track;
 
-    /// Records every event.
     #[derive(Default)]
     struct Listener(Vec<(u32, SegmentEvent)>);
 

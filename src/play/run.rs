@@ -7,9 +7,7 @@ use crate::model::AllocatorSettings;
 /// A program under some settings.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The string of the settings.
     pub alloc_conf: String,
-    /// Whether they are the recorded ones.
     pub is_recorded: bool,
     /// Whether the recording has no settings, so that PyTorch's defaults are assumed.
     pub is_default_assumed: bool,
@@ -30,7 +28,6 @@ pub struct Run {
     pub trust: Trust,
     /// Why you cannot trust it further; empty if it is exact.
     pub because: String,
-    /// Warnings about the settings.
     pub warnings: Vec<SettingsWarning>,
 }
 

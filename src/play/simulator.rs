@@ -28,7 +28,6 @@ const MOST_OFF: [u64; 2] = [20, 30];
 #[derive(Clone)]
 pub(crate) struct Simulator {
     pub program: Program,
-    /// The recorded settings.
     pub settings: AllocatorSettings,
     /// Bytes that the allocator can use, if they are known or given.
     pub capacity: Option<u64>,
@@ -212,7 +211,6 @@ impl Simulator {
         self.placements(settings).len() == 1
     }
 
-    /// The setup that simulates some settings.
     pub fn setup(&self, settings: &AllocatorSettings) -> Setup {
         let setup = Setup::new(settings, self.capacity, self.context.bytes);
         Setup { placement: self.placements(settings)[0], ..setup }

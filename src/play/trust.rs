@@ -2,29 +2,19 @@
 
 use serde::Serialize;
 
-/// How far a simulation can be trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Trust {
-    /// The recording is complete, and a simulation with its own settings matches it, including the order of segments.
-    Exact,
-    /// Something is unknown: the memory before the recording, or where the driver would place segments.
-    Predicted,
-    /// Something that decides the figure is unknown, so the figure may be far off.
-    Uncertain,
-    /// It cannot be simulated.
-    Refused,
-}
-
-impl Trust {
-    /// The name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::Predicted => "predicted",
-            Self::Uncertain => "uncertain",
-            Self::Refused => "refused",
-        }
+names! {
+    /// How far a simulation can be trusted.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[cfg_attr(test, derive(schemars::JsonSchema))]
+    #[serde(rename_all = "snake_case")]
+    pub enum Trust {
+        /// The recording is complete, and a simulation with its own settings matches it, including the order of segments.
+        Exact = "exact",
+        /// Something is unknown: the memory before the recording, or where the driver would place segments.
+        Predicted = "predicted",
+        /// Something that decides the figure is unknown, so the figure may be far off.
+        Uncertain = "uncertain",
+        /// It cannot be simulated.
+        Refused = "refused",
     }
 }

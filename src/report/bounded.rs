@@ -5,7 +5,6 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// A part of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lines<'a> {
     /// The lines, each with its end.
@@ -42,7 +41,6 @@ fn boundary(text: &str, most: usize) -> usize {
     (0..=most.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
-/// A part of a JSON value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Part {
     /// The value, smaller.
@@ -66,13 +64,10 @@ pub struct Cut {
 /// How much of a value is kept.
 #[derive(Clone, Copy)]
 struct Measure {
-    /// Items of a list.
     items: usize,
-    /// Keys of an object.
     keys: usize,
     /// Levels below the value.
     depth: usize,
-    /// Bytes of a text.
     text: usize,
 }
 

@@ -35,10 +35,8 @@ impl SavedAnswer {
     }
 }
 
-/// Reads the answers in a text, one after another.
-///
-/// # Errors
-/// If it contains no answers, or something else, or answers whose keys are of another version than [`SCHEMA_VERSION`].
+/// Reads the answers in a text, one after another. Fails if it contains no answers, or something else, or answers whose
+/// keys are of another version than [`SCHEMA_VERSION`].
 pub fn read_answers(text: &str) -> Result<Vec<SavedAnswer>> {
     let malformed =
         |reason: String| Error::Request(format!("expected the JSON of memviz check or peak, found {reason}"));

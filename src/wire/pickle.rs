@@ -17,16 +17,13 @@ pub struct Slot(u32);
 
 impl<'w> Pickle<'w> {
     /// Starts a pickle.
-    ///
-    /// # Errors
-    /// If writing fails; this also applies to all methods.
+    /// Fails if writing fails; this also applies to all methods.
     pub fn new(out: &'w mut dyn Write) -> io::Result<Self> {
         let mut pickle = Self { out: io::BufWriter::new(out), slots: 0 };
         pickle.write(&[0x80, 2])?;
         Ok(pickle)
     }
 
-    /// Ends the pickle.
     pub fn finish(mut self) -> io::Result<()> {
         self.write(b".")?;
         self.out.flush()
@@ -37,7 +34,6 @@ impl<'w> Pickle<'w> {
         self.write(if value { b"\x88" } else { b"\x89" })
     }
 
-    /// A floating point number.
     pub fn float(&mut self, value: f64) -> io::Result<()> {
         self.write(b"G")?;
         self.write(&value.to_be_bytes())
@@ -84,12 +80,10 @@ impl<'w> Pickle<'w> {
         self.by_slot(*b"hj", slot)
     }
 
-    /// An empty list.
     pub fn list(&mut self) -> io::Result<()> {
         self.write(b"]")
     }
 
-    /// An empty dictionary.
     pub fn dictionary(&mut self) -> io::Result<()> {
         self.write(b"}")
     }

@@ -38,9 +38,6 @@ struct Written<'a, T> {
 }
 
 /// Writes a line of JSON.
-///
-/// # Errors
-/// If writing fails.
 pub fn write_line(line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
     match line {
         RankLine::Rank(rank) => write_body("rank", rank, out),
@@ -50,7 +47,6 @@ pub fn write_line(line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// Writes a line of one kind.
 pub(crate) fn write_body(line: &'static str, body: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     let written = Written { schema_version: SCHEMA_VERSION, command: COMMAND, line, body };
     serde_json::to_writer(&mut *out, &written).map_err(io::Error::from)?;

@@ -16,7 +16,6 @@ pub const SIGNED: usize = 5;
 /// The information about an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RankLine {
-    /// A rank, on one device.
     Rank(Box<RankSummary>),
     /// A recording in which no memory was allocated on any device.
     Empty(EmptyRank),
@@ -27,7 +26,6 @@ pub enum RankLine {
 }
 
 impl RankLine {
-    /// The rank, if it is one.
     pub fn rank(&self) -> Option<&RankSummary> {
         match self {
             Self::Rank(rank) => Some(rank),

@@ -17,9 +17,6 @@ use std::io::{self, Write};
 const BATCH: usize = 1000;
 
 /// Writes a snapshot. Reading it gives the same snapshot, except for what the reader noticed.
-///
-/// # Errors
-/// If writing fails.
 pub fn write(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     let pickle = Pickle::new(out)?;
     let stacks = snapshot.stacks.len();
@@ -202,7 +199,6 @@ impl Writer<'_, '_> {
         })
     }
 
-    /// The stack of an object, if it has one.
     fn frames(&mut self, stack: StackId) -> io::Result<()> {
         if stack == StackId::EMPTY {
             return Ok(());
@@ -336,7 +332,6 @@ impl Writer<'_, '_> {
         Ok(slot)
     }
 
-    /// A dictionary that is written only once.
     fn record(&mut self, write: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
         self.pickle.dictionary()?;
         self.fill(write)

@@ -32,7 +32,7 @@ fn read(bytes: &[u8]) -> memviz::Result<Recording> {
 /// The notes of every report about a recording's file.
 fn notes(recording: &Recording) -> String {
     let report = recording.info(&[]).unwrap();
-    json::info(Source { path: "a file", recording }, &report).head.input.notes.join("\n")
+    json::Info::of(Source { path: "a file", recording }, &report).head.input.notes.join("\n")
 }
 
 /// The error for these bytes, which is one line.

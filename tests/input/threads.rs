@@ -22,7 +22,7 @@ fn answer(bytes: &[u8], threads: usize, allow_truncated: bool) -> String {
     let source = Source { path: "a file", recording: &recording };
     let options = PeakOptions::default().by(GroupBy::Stack);
     let (peak, info) = (recording.peak(&options).unwrap(), recording.info(&[]).unwrap());
-    let (peak, info) = (peak::json::peak(source, &peak), info::json::info(source, &info));
+    let (peak, info) = (peak::json::peak(source, &peak), info::json::Info::of(source, &info));
     format!("{}\n{}", serde_json::to_string(&peak).unwrap(), serde_json::to_string(&info).unwrap())
 }
 

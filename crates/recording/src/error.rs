@@ -15,7 +15,6 @@ pub enum Error {
     /// An error of the operating system.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The input is empty.
     #[error("the input is empty")]
     Empty,
     /// The bytes are not a snapshot, or not in a version that memviz knows.
@@ -30,7 +29,6 @@ pub enum Error {
     /// A file of another kind that memviz recognizes: what it is, and what to do.
     #[error("{0}")]
     Foreign(String),
-    /// JSON of an unknown kind.
     #[error("{0}")]
     UnknownJson(String),
     /// The compressed container is damaged.
@@ -40,7 +38,6 @@ pub enum Error {
         format: &'static str,
         /// Decompressed bytes before the damage.
         at: u64,
-        /// The message of the decoder.
         message: String,
     },
     /// The bytes at an offset violate the format.

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 #[macro_use]
+mod names;
+#[macro_use]
 mod options;
 
 pub mod allocator;

@@ -22,7 +22,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Least share of a copy's bytes, in percent, in blocks with the sizes of parameters.
 const LEAST_LIKE: u64 = 90;
-/// Least number of blocks in a copy.
 const LEAST_BLOCKS: usize = 4;
 
 /// The number of tensors of each weight's size in a checkpoint with optimizer state: momentum, or both moments of Adam.
@@ -37,13 +36,11 @@ const LEAST_STEPS: usize = 3;
 const MAY_BE_AVERAGE: &str =
     "the recording does not show whether the program updates this copy in place, as for a running average";
 
-/// An allocation with its number.
 type Block = (u32, Allocation);
 
 /// How a copy of a state dict is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Way {
-    /// `torch.load`.
     Loaded,
     /// `copy.deepcopy` of plain tensors.
     Copied,
@@ -288,7 +285,6 @@ impl Steps {
         }
     }
 
-    /// Number of steps completed at an instant.
     fn until(&self, instant: Instant) -> usize {
         self.ends.partition_point(|&end| end <= instant)
     }

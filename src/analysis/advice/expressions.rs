@@ -65,7 +65,6 @@ fn continues(device: &Device<'_>, chain: &Chain, index: u32) -> bool {
     })
 }
 
-/// Where an expression starts.
 #[derive(Clone, Copy, Debug)]
 enum Origin {
     /// A tensor that is released with it.

@@ -18,9 +18,7 @@ pub(super) struct Finding {
 /// A way to correct a mistake.
 #[derive(Clone, Debug)]
 pub(super) struct Fix {
-    /// What to change, as a request.
     pub change: String,
-    /// The lines of Python that make the change.
     pub code: Vec<String>,
     /// Its effect; the one that saves least if a fact is unknown.
     pub edit: Edit,
@@ -35,7 +33,6 @@ pub(super) struct Edit {
     pub lives: Lives,
     /// Changes that `memviz simulate` has by name.
     pub changes: Vec<Change>,
-    /// Other allocator settings.
     pub settings: Option<AllocatorSettings>,
     /// Why the fix cannot be simulated.
     pub unsimulated: Option<&'static str>,

@@ -72,7 +72,6 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     of_line.into_iter().filter_map(|(line, scratch)| finding(device, line, &scratch)).collect()
 }
 
-/// The temporaries of one line.
 #[derive(Default)]
 struct Scratch {
     /// Allocations, in order.

@@ -16,7 +16,6 @@ use crate::model::{PoolId, StackId};
 use crate::play::changes::Lives;
 use std::collections::BTreeMap;
 
-/// One finding for all graphs that have their own pool.
 pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     let (device, calls) = (evidence.device, evidence.calls());
     if calls.private.is_empty() {

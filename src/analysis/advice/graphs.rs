@@ -20,7 +20,6 @@ const UNKNOWN: &str = "a variable may keep the last graph until the next one is 
 /// The same for results under `no_grad`.
 const UNKNOWN_RESULTS: &str = "the program may keep inputs, and results until the next ones are made";
 
-/// A block of a graph.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     index: u32,
@@ -31,7 +30,6 @@ struct Kept {
     may_be_input: bool,
 }
 
-/// The graph of a call.
 #[derive(Clone, Debug, Default)]
 struct Graph {
     /// In order of allocation.
@@ -155,7 +153,6 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         Editor::new(self.device).releases_without_backward(passes, &kept.collect::<Vec<_>>()).into_iter().collect()
     }
 
-    /// The fix that stores a number.
     fn store_a_number(&self) -> Fix {
         // The scalar of `mse_loss` shares the storage of all losses, so `detach()` alone may keep much more than a number.
         Fix::up_to(

@@ -19,7 +19,6 @@ use crate::replay::{Allocation, History, Instant};
 use crate::sorting::SortRows;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Least number of times a cache grows.
 const LEAST_COPIES: usize = 4;
 /// Smaller caches are not worth reporting.
 const SMALL: u64 = 64 << 10;
@@ -35,7 +34,6 @@ struct Cache {
     grows_by: u64,
 }
 
-/// One finding for all caches that grow in one function.
 pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     let device = evidence.device;
     let snapshot = device.snapshot();

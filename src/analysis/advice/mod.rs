@@ -64,7 +64,6 @@ use trial::Trial;
 pub struct CodeLine {
     /// The label in all answers: `train.py:58 main`.
     pub label: String,
-    /// The file as the recording has it.
     pub file: String,
     /// The line, counted from 1.
     pub line: u64,
@@ -73,10 +72,8 @@ pub struct CodeLine {
     pub text: Option<String>,
 }
 
-/// Something to change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
-    /// The mistake.
     pub kind: RuleKind,
     /// The line to change: the one with the mistake, not the one that is affected. `None` if no stack contains it.
     pub line: Option<CodeLine>,
@@ -90,7 +87,6 @@ pub struct Advice {
     pub copies: Option<u64>,
     /// The lines of Python that make the change; empty where the program decides them.
     pub code: Vec<String>,
-    /// What the change saves.
     pub saving: Saving,
     /// Other changes that fix the same mistake, with what each saves in place of this one.
     pub alternatives: Vec<Alternative>,
@@ -99,13 +95,9 @@ pub struct Advice {
 /// Another change that fixes a mistake.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alternative {
-    /// What to change, as a request.
     pub change: String,
-    /// The lines of Python that make the change.
     pub code: Vec<String>,
-    /// What the change saves.
     pub saving: Saving,
-    /// What it changes.
     lives: Lives,
 }
 
@@ -125,7 +117,6 @@ pub(crate) struct First {
     pub lives: Lives,
 }
 
-/// Which fixes are simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Simulate {
     /// All fixes, each with the smallest device on which the program runs.
@@ -152,12 +143,10 @@ impl Simulate {
         (!self.covers(device)).then_some("run memviz report to simulate them")
     }
 
-    /// What simulates the fixes of a device.
     fn trial<'d, 'a>(self, device: &'d Device<'a>) -> Trial<'d, 'a> {
         Trial::new(device, self.obstacle(device), if self == Self::Needs { STEPS_OF_NEEDS } else { 0 })
     }
 
-    /// Whether the fixes of a device are simulated.
     pub(crate) fn covers(self, device: &Device<'_>) -> bool {
         self != Self::Quick || device.history().entries() <= QUICK
     }

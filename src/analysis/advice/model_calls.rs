@@ -26,11 +26,9 @@ const SHARE_OF_TRAINING: usize = 90;
 pub(super) struct ModelCall {
     /// The line that calls the model, and its callers.
     pub place: PlaceId,
-    /// The line that calls the model.
     pub line: FrameId,
     /// The instant before its first entry.
     pub start: Instant,
-    /// The instant at which it has returned.
     pub end: Instant,
     /// The instant at which the next call of a model begins, from whichever line; the end of the recording for the last one.
     pub until: Instant,
@@ -51,12 +49,10 @@ pub(super) struct ModelCalls {
     pub private: HashMap<u32, PoolId>,
     /// Where models allocate memory that a backward pass frees: the frames inside the line that calls the model.
     needed: HashSet<Vec<FrameId>>,
-    /// The functions that these calls call, if they call no modules.
     functions: Option<ModelFunctions>,
 }
 
 impl ModelCalls {
-    /// The calls of modules.
     pub fn of(device: &Device<'_>) -> Self {
         let roles = device.roles();
         Self::along(device, &CallPaths::of(device.sites(), roles), |stack| roles.role(stack))
@@ -348,7 +344,6 @@ fn mark_retained(device: &Device<'_>, all: &mut [ModelCall]) {
     }
 }
 
-/// The frames of a stack inside the line that calls a model.
 pub(super) fn inside(device: &Device<'_>, stack: StackId, line: FrameId) -> Vec<FrameId> {
     device.snapshot().stacks.frame_ids(stack).iter().copied().take_while(|&frame| frame != line).collect()
 }

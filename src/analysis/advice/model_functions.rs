@@ -81,7 +81,6 @@ impl ModelFunctions {
         (!frames.is_empty()).then_some(Self { frames, saved: HashMap::new() })
     }
 
-    /// The places that call them.
     pub fn paths(&self, device: &Device<'_>) -> CallPaths {
         CallPaths::of_functions(device.sites(), device.roles(), &self.frames)
     }

@@ -29,7 +29,6 @@ const PART_OF_DEFAULT: u64 = 16;
 /// Number of streams to examine, those that request the most: each finding is simulated.
 const MOST_STREAMS: usize = 8;
 
-/// Requests of one stream.
 #[derive(Default)]
 struct Stream {
     blocks: Vec<u32>,

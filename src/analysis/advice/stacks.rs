@@ -23,12 +23,10 @@ impl Marked {
         Self((0..snapshot.stacks.len() as u32).map(stack).collect())
     }
 
-    /// The innermost frame of that kind on a stack.
     pub fn frame(&self, stack: StackId) -> Option<FrameId> {
         self.0.get(stack.index()).copied().flatten()
     }
 
-    /// Whether a stack has such a frame.
     pub fn has(&self, stack: StackId) -> bool {
         self.frame(stack).is_some()
     }

@@ -21,10 +21,8 @@ const PLACEMENT_PART: u64 = 200;
 const FROM_THE_START: &str =
     "with the change, the peak is where the recording starts; what the change would save before that is unknown";
 
-/// The saving of a fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Saving {
-    /// The saving was simulated.
     Played {
         /// Peak of allocated bytes, with and without the fix.
         allocated: Lowered,
@@ -43,9 +41,7 @@ pub enum Saving {
         /// Whether this is a lower bound: a further saving depends on facts that the recording does not show.
         at_least: bool,
     },
-    /// The saving was not simulated.
     NotPlayed {
-        /// The reason.
         because: String,
         /// Upper bound of the bytes that it saves at the peak of allocated memory; 0 if unknown.
         at_most: u64,

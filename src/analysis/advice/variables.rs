@@ -80,7 +80,6 @@ impl<'d, 'a> Function<'d, 'a> {
 }
 
 impl Function<'_, '_> {
-    /// Whether the line of the function that allocates a block also frees it.
     fn frees_itself(&self, line: FrameId, stack: StackId, made: &Allocation) -> bool {
         let freed = History::entry_before(made.freed).map_or(StackId::EMPTY, |entry| self.device.track.stack(entry));
         let own = frame_of_function(self.device, stack, line);

@@ -14,19 +14,19 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
-/// What to try: fixes of the list, other allocator settings, or another device.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Attempt {
-    /// Places in the list of fixes; the alternatives follow the list.
-    pub fixes: Vec<usize>,
-    /// The settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them; `None` for the recorded ones.
-    pub alloc_conf: Option<String>,
-    /// Bytes of the device: the total capacity in PyTorch's messages.
-    pub capacity: Option<u64>,
+options! {
+    /// What to try: fixes of the list, other allocator settings, or another device.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Attempt {
+        /// Places in the list of fixes; the alternatives follow the list.
+        pub fixes: Vec<usize>,
+        /// The settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them; `None` for the recorded ones.
+        pub alloc_conf: Option<String>,
+        /// Bytes of the device: the total capacity in PyTorch's messages.
+        pub capacity: Option<u64>,
+    }
 }
-
-setters!(Attempt { fixes: Vec<usize>, alloc_conf: Option<String>, capacity: Option<u64> });
 
 impl Attempt {
     /// Whether this is simulated on a device, as `memviz simulate` does. Fixes alone are measured without one.
@@ -80,7 +80,6 @@ struct Prepared<'t> {
 }
 
 impl<'d, 'a> FixSearch<'d, 'a> {
-    /// Starts a search on a device.
     pub fn of(device: &'d Device<'a>, plays: Simulate) -> Self {
         Self { device, plays, waiting: None, trial: None, list: Vec::new() }
     }
@@ -110,7 +109,6 @@ impl<'d, 'a> FixSearch<'d, 'a> {
 }
 
 impl<'d, 'a> WhatIf<'d, 'a> {
-    /// The fixes of a device.
     pub fn of(device: &'d Device<'a>, plays: Simulate) -> Self {
         FixSearch::of(device, plays).finish()
     }
@@ -127,7 +125,6 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         list.flat_map(|(place, (advice, _))| advice.alternatives.iter().map(move |other| (place, other)))
     }
 
-    /// Whether a fix of the list can be combined with others.
     pub fn combines(&self, place: usize) -> bool {
         self.at(place).is_some_and(|fix| fix.edit.only_lives().is_some())
     }
@@ -218,7 +215,6 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         Some(Choice { instead_of, saving: &other.saving, edit: Cow::Owned(other.lives.clone().into()) })
     }
 
-    /// One edit for all chosen fixes.
     fn edit(&self, chosen: &[usize]) -> Result<Cow<'_, Edit>> {
         let wrong = |message: &str| Error::Request(message.to_owned());
         let none = || wrong("expected positions in the list of fixes, found one that is not in the list");

@@ -10,55 +10,41 @@ use crate::model::percent::Percent;
 use regex_lite::Regex;
 use std::str::FromStr;
 
-/// Budgets that belong together: those of the command line, or of one entry of `memviz.toml`. They apply to each of
-/// [`Budgets::devices`] separately.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Budgets {
-    /// The name of the entry; `None` on the command line.
-    pub name: Option<String>,
-    /// The devices to check; empty for every device with data.
-    pub devices: Vec<DeviceId>,
-    /// Limit on allocated bytes.
-    pub max_peak: Option<u64>,
-    /// Limit on reserved bytes.
-    pub max_reserved: Option<u64>,
-    /// Limit on the inactive share of reserved memory, at the peak of allocated bytes.
-    pub max_fragmentation: Option<Percent>,
-    /// Limit on bytes leaked per step.
-    pub max_leak: Option<u64>,
-    /// Limits on the bytes of matching sites at the peak of allocated bytes.
-    pub max_sites: Vec<SiteLimit>,
-    /// Limits on bytes allocated between two instants and still live at the second one.
-    pub max_residues: Vec<ResidueLimit>,
-    /// Annotations that represent steps; `None` to find steps in the recording.
-    pub steps: Option<Regex>,
-    /// The baseline of the peaks of allocated and reserved bytes.
-    pub baseline: Option<EarlierRun>,
-    /// How much the peaks may exceed the baseline.
-    pub tolerance: GrowthLimit,
-    /// Whether to accept a recording that starts with memory in use, and check it from there on. Otherwise its maxima are
-    /// lower bounds: a ring buffer may have dropped the peak.
-    pub accept_late_start: bool,
+options! {
+    /// Budgets that belong together: those of the command line, or of one entry of `memviz.toml`. They apply to each of
+    /// [`Budgets::devices`] separately.
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct Budgets {
+        /// The name of the entry; `None` on the command line.
+        pub name: Option<String>,
+        /// The devices to check; empty for every device with data.
+        pub devices: Vec<DeviceId>,
+        /// Limit on allocated bytes.
+        pub max_peak: Option<u64>,
+        /// Limit on reserved bytes.
+        pub max_reserved: Option<u64>,
+        /// Limit on the inactive share of reserved memory, at the peak of allocated bytes.
+        pub max_fragmentation: Option<Percent>,
+        /// Limit on bytes leaked per step.
+        pub max_leak: Option<u64>,
+        /// Limits on the bytes of matching sites at the peak of allocated bytes.
+        pub max_sites: Vec<SiteLimit>,
+        /// Limits on bytes allocated between two instants and still live at the second one.
+        pub max_residues: Vec<ResidueLimit>,
+        /// Annotations that represent steps; `None` to find steps in the recording.
+        pub steps: Option<Regex>,
+        /// The baseline of the peaks of allocated and reserved bytes.
+        pub baseline: Option<EarlierRun>,
+        /// How much the peaks may exceed the baseline.
+        pub tolerance: GrowthLimit,
+        /// Whether to accept a recording that starts with memory in use, and check it from there on. Otherwise its maxima are
+        /// lower bounds: a ring buffer may have dropped the peak.
+        pub accept_late_start: bool,
+    }
 }
 
-setters!(Budgets {
-    name: Option<String>,
-    devices: Vec<DeviceId>,
-    max_peak: Option<u64>,
-    max_reserved: Option<u64>,
-    max_fragmentation: Option<Percent>,
-    max_leak: Option<u64>,
-    max_sites: Vec<SiteLimit>,
-    max_residues: Vec<ResidueLimit>,
-    steps: Option<Regex>,
-    baseline: Option<EarlierRun>,
-    tolerance: GrowthLimit,
-    accept_late_start: bool,
-});
-
 impl Budgets {
-    /// Whether there are no limits.
     pub fn is_empty(&self) -> bool {
         self.max_peak.is_none()
             && self.max_reserved.is_none()
@@ -73,7 +59,6 @@ impl Budgets {
 /// A limit on memory in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ceiling {
-    /// A number of bytes.
     Bytes(Bytes),
     /// A share of the device's memory.
     OfCapacity(Percent),
@@ -160,7 +145,6 @@ pub struct ResidueLimit {
     pub between: String,
     /// The earlier instant.
     pub from: When,
-    /// The later one.
     pub to: When,
     pub limit: Bytes,
 }

@@ -172,7 +172,6 @@ fn last_line(message: &str) -> &str {
     message.lines().last().unwrap_or_default().trim()
 }
 
-/// A value, or a list of them.
 struct OneOrMore<T>(Vec<T>);
 
 impl<T> Default for OneOrMore<T> {

@@ -21,7 +21,6 @@ pub struct Culprits {
     /// The meaning of their bytes.
     pub basis: Basis,
     pub sites: Vec<Culprit>,
-    /// Number of sites left out.
     pub left_out: usize,
     /// Lines among the sites that run a library's model: other answers show the library's lines instead.
     pub library_below: Vec<String>,
@@ -31,7 +30,6 @@ pub struct Culprits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// Held at the peak.
     #[default]
     Held,
     /// Held at the peak in excess of the baseline.
@@ -40,7 +38,6 @@ pub enum Basis {
     Reserved,
     /// Free bytes that the site's blocks keep from being released.
     Pinned,
-    /// Leaked in each step.
     Leaked,
     /// Allocated between two instants, and still live at the second one.
     Born,
@@ -89,7 +86,6 @@ impl Culprits {
         Self::of(Basis::Pinned, rows.iter().map(site))
     }
 
-    /// The sites that leak.
     pub(super) fn leaking(rows: &[LeakRow]) -> Self {
         let leaks = rows.iter().filter(|row| row.verdict == Verdict::Leak);
         Self::of(Basis::Leaked, leaks.map(|row| Culprit::new(&row.label, row.rate.bytes, row.inferred, &row.stack)))

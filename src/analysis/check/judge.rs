@@ -21,7 +21,6 @@ use crate::model::{Action, DeviceId, Format, Snapshot};
 use crate::replay::{Instant, Metric};
 use indexmap::{IndexMap, IndexSet};
 
-/// A limit, as compared.
 #[derive(Clone, Copy)]
 enum Limit<'b> {
     Peak(u64),
@@ -65,12 +64,10 @@ pub(super) struct Judge<'d, 'a> {
     peaks: Vec<DevicePeak>,
 }
 
-/// One device of it.
 #[derive(Clone, Copy)]
 struct Case<'d, 'a> {
     device: &'d Device<'a>,
     peak: &'d DevicePeak,
-    /// The same device in the baseline.
     before: Option<&'d EarlierDevice>,
 }
 
@@ -106,7 +103,6 @@ impl<'d, 'a> Judge<'d, 'a> {
         })
     }
 
-    /// Every budget on every device.
     pub(super) fn all(&self, budgets: &Budgets) -> Vec<Check> {
         let devices = self.devices(budgets);
         let lacks_gpu = budgets.devices.is_empty() && self.recording.snapshot().lacks_gpu_memory();

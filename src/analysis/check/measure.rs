@@ -15,12 +15,10 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// A known value.
     pub fn exact(bytes: u64) -> Self {
         Self { at_least: Some(bytes), at_most: Some(bytes), doubt: None }
     }
 
-    /// An unknown value.
     pub fn unknown(doubt: Doubt) -> Self {
         Self { doubt: Some(doubt), ..Self::default() }
     }
@@ -30,7 +28,6 @@ impl Measured {
         Self::between(Some(bytes), None, doubt)
     }
 
-    /// The value, if it is exact.
     pub fn value(&self) -> Option<u64> {
         self.at_least.filter(|_| self.at_least == self.at_most)
     }

@@ -25,20 +25,19 @@ use crate::model::DeviceId;
 use indexmap::IndexSet;
 use judge::Judge;
 
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct CheckOptions {
-    pub budgets: Vec<Budgets>,
-    /// Number of sites to list for an exceeded budget.
-    pub top: usize,
+options! {
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct CheckOptions {
+        pub budgets: Vec<Budgets>,
+        /// Number of sites to list for an exceeded budget.
+        pub top: usize,
+    }
 }
-
-setters!(CheckOptions { budgets: Vec<Budgets>, top: usize });
 
 /// The answer for one recording.
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
-    /// The devices that budgets are about.
     pub devices: Vec<CheckedDevice>,
     /// Every budget on every device, in the order of the options.
     pub checks: Vec<Check>,

@@ -9,7 +9,6 @@ use crate::model::DeviceId;
 /// The measured values of a device, with any limits.
 #[derive(Clone, Debug)]
 pub struct CheckedDevice {
-    /// Its peak, with attribution.
     pub peak: DevicePeak,
     /// Peak of allocated bytes.
     pub allocated: Measured,
@@ -22,17 +21,12 @@ pub struct CheckedDevice {
 /// One budget on one device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
-    /// [`super::Budgets::name`].
     pub budget: Option<String>,
-    /// What is limited.
     pub kind: CheckKind,
     /// The device; `None` if the recording has none.
     pub device: Option<DeviceId>,
-    /// The limit, if known.
     pub limit: Option<Amount>,
-    /// The value is at least this.
     pub at_least: Option<Amount>,
-    /// The value is at most this.
     pub at_most: Option<Amount>,
     /// Why the value is not exact.
     pub doubt: Option<Doubt>,
@@ -70,7 +64,6 @@ pub enum CheckKind {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
     Bytes(u64),
-    /// A share, from 0 to 1.
     Share(f64),
 }
 
@@ -86,7 +79,6 @@ pub enum CheckVerdict {
 }
 
 impl CheckKind {
-    /// The name, as in the flag.
     pub fn name(&self) -> &'static str {
         match self {
             Self::MaxPeak => "max-peak",
@@ -102,7 +94,6 @@ impl CheckKind {
 }
 
 impl CheckVerdict {
-    /// The name as in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Passed => "passed",

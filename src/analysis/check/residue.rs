@@ -14,7 +14,6 @@ use crate::replay::{Instant, Metric};
 /// Memory allocated between two instants and live at the second one.
 pub(super) struct Residue {
     pub(super) measured: Measured,
-    /// By site.
     pub(super) sites: Vec<LivesOfGroup>,
 }
 

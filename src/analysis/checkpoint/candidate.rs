@@ -35,7 +35,6 @@ pub struct Candidate {
     pub plan: Vec<EveryNth>,
     /// What prevents a lower peak.
     pub limit: RemainingPeak,
-    /// What to change.
     pub change: CodeChange,
     /// See [`Candidate::label`].
     function: FunctionId,

@@ -7,7 +7,6 @@ use crate::replay::{History, Instant, Metric, NEVER, Track};
 /// The highest point of a history with checkpointed calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Highest {
-    /// Bytes allocated there.
     pub bytes: i64,
     /// The instant of the kept history at which it is reached.
     pub instant: Instant,

@@ -32,29 +32,30 @@ use crate::replay::{Anomalies, Completeness, Counters, Instant, Metric};
 use candidate::Workbench;
 use std::collections::HashMap;
 
-/// What to look for.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct CheckpointOptions {
-    /// Maximum number of candidates.
-    pub top: Option<usize>,
-    /// Devices wanted; empty for all.
-    pub devices: Vec<DeviceId>,
-    /// Whether to sample memory over time, and how.
-    pub curves: Option<CurveOptions>,
-    /// Limit on allocated bytes: finds the cheapest calls that meet it.
-    pub fit: Option<u64>,
-    /// Whether only the best candidate is shown in full: sparser calls of the others are then not simulated.
-    pub best_only: bool,
-    /// Whether only the savings of the best candidate are needed: then no sparser calls are simulated, and the other
-    /// candidates are not counted.
-    pub(crate) in_brief: bool,
+options! {
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct CheckpointOptions {
+        /// Maximum number of candidates.
+        pub top: Option<usize>,
+        /// Devices wanted; empty for all.
+        pub devices: Vec<DeviceId>,
+        /// Whether to sample memory over time, and how.
+        pub curves: Option<CurveOptions>,
+        /// Limit on allocated bytes: finds the cheapest calls that meet it.
+        pub fit: Option<u64>,
+        /// Whether only the best candidate is shown in full: sparser calls of the others are then not simulated.
+        pub best_only: bool,
+        /// Whether only the savings of the best candidate are needed: then no sparser calls are simulated, and the other
+        /// candidates are not counted.
+        pub(crate) in_brief: bool,
+    }
 }
 
 impl CheckpointOptions {
     /// Requests only the best candidate and its savings.
     pub(crate) fn best_in_brief(devices: Vec<DeviceId>) -> Self {
-        Self { top: Some(1), best_only: true, in_brief: true, devices, ..Self::default() }
+        Self::default().top(Some(1)).best_only(true).in_brief(true).devices(devices)
     }
 
     /// Number of candidates that are shown in full.
@@ -63,31 +64,19 @@ impl CheckpointOptions {
     }
 }
 
-setters!(CheckpointOptions {
-    top: Option<usize>,
-    devices: Vec<DeviceId>,
-    curves: Option<CurveOptions>,
-    fit: Option<u64>,
-    best_only: bool,
-});
-
-/// The effect of checkpointing on one device.
 #[derive(Clone, Debug)]
 pub struct DeviceCheckpoint {
     pub device: DeviceId,
-    /// Number of entries of the device.
     pub entries: u32,
     /// The recorded peak of allocated memory.
     pub peak: Moment,
     pub phase: Phase,
-    /// Bytes allocated there.
     pub peak_bytes: i64,
     /// Of these, the bytes that forward allocated and backward will free; without a following backward pass, those that
     /// outlive their forward pass.
     pub activation_bytes: u64,
     /// Bytes at the peak in the activations category.
     pub kept_bytes: u64,
-    /// The same at the end of the history.
     pub kept_at_end_bytes: u64,
     /// Of these, the bytes that `torch.compile` programs allocated.
     pub compiled_bytes: u64,
@@ -111,24 +100,19 @@ pub struct DeviceCheckpoint {
     pub left_out: usize,
     /// Functions that were not tried, because there are too many; they hold less at the peak than the tried ones.
     pub untried: usize,
-    /// Why there are none.
     pub none: Option<NoCandidates>,
     /// Memory as recorded and with the best candidate checkpointed, if there is one and curves were requested.
     pub curves: Option<DeviceOverlay>,
     /// The cheapest calls with which allocated memory meets the requested limit.
     pub fit: Option<DevicePlans>,
-    /// Counters before the first kept entry.
     pub baseline: Counters,
-    /// What the recording lacks.
     pub completeness: Completeness,
-    /// Contradictions in it.
     pub anomalies: Anomalies,
 }
 
 /// The effect of checkpointing on all devices.
 #[derive(Clone, Debug, Default)]
 pub struct CheckpointReport {
-    /// The selected devices, in order.
     pub devices: Vec<DeviceCheckpoint>,
 }
 

@@ -5,7 +5,6 @@ use crate::analysis::diff::{Align, DeviceOverlay};
 use crate::analysis::timeline::{COLUMNS, XAxis};
 use crate::replay::{Instant, Metric, Track};
 
-/// A point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Point {
     /// This many bytes are allocated from now on.
@@ -14,14 +13,15 @@ pub(super) enum Point {
     Spike(i64),
 }
 
-/// How to sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CurveOptions {
-    /// What the x axis shows. Recomputing calls takes no time on it.
-    pub axis: XAxis,
-    /// Samples per device.
-    pub columns: usize,
+options! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct CurveOptions {
+        /// What the x axis shows. Recomputing calls takes no time on it.
+        pub axis: XAxis,
+        /// Samples per device.
+        pub columns: usize,
+    }
 }
 
 impl Default for CurveOptions {
@@ -29,8 +29,6 @@ impl Default for CurveOptions {
         Self { axis: XAxis::default(), columns: COLUMNS }
     }
 }
-
-setters!(CurveOptions { axis: XAxis, columns: usize });
 
 /// The recorded curve as the base, and the points from `play`, in order of time, as the new one, marked at its
 /// peak.

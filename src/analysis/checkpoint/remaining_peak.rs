@@ -12,7 +12,6 @@ use crate::replay::{Instant, Metric};
 use serde::Serialize;
 use std::collections::HashSet;
 
-/// Number of rows of a [`RemainingPeak`].
 const ROWS: usize = 5;
 
 /// The new peak.

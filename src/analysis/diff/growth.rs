@@ -8,17 +8,14 @@ use crate::replay::{Bound, Metric};
 use std::fmt;
 use std::str::FromStr;
 
-/// The accepted growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrowthLimit {
-    /// A number of bytes.
     Bytes(u64),
     /// A share of the base's value.
     Percent(Percent),
 }
 
 impl Default for GrowthLimit {
-    /// No growth.
     fn default() -> Self {
         Self::Bytes(0)
     }
@@ -71,7 +68,6 @@ impl GrowthLimit {
 /// What is known about a device's growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// The growth is within the limit.
     Within,
     /// The growth exceeds the limit.
     Beyond,

@@ -18,16 +18,12 @@ use indexmap::IndexSet;
 /// One of two recordings.
 #[derive(Clone, Debug, Default)]
 pub struct DiffInput {
-    /// What kind of file it is.
     pub format: Format,
     pub settings: AllocatorSettings,
-    /// The selected devices, in order.
     pub devices: Vec<DiffInputDevice>,
-    /// Devices without the requested instant, each with the reason.
     pub skipped: Vec<String>,
 }
 
-/// A device of one of them.
 #[derive(Clone, Debug)]
 pub struct DiffInputDevice {
     /// The selected instant, and its memory by group; all rows.
@@ -40,7 +36,6 @@ pub struct DiffInputDevice {
     pub doubt: Option<Doubt>,
     /// Lines of the user's own code that run a library's model: other answers show the library's lines instead.
     pub library_below: Vec<String>,
-    /// Whether any stack was recorded.
     pub has_stacks: bool,
     /// If rows are lines of code: the labels of all lines that allocate in the recording, at any time.
     pub lines: IndexSet<String>,

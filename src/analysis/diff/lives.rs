@@ -19,7 +19,6 @@ use std::cmp::Reverse;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     pub bytes: u64,
-    /// Their number.
     pub blocks: u64,
 }
 

@@ -30,7 +30,6 @@ use crate::replay::Metric;
 #[derive(Clone, Debug)]
 pub struct DeviceDiff {
     pub base: DiffInputDevice,
-    /// The device in the new recording.
     pub new: DiffInputDevice,
     /// Growth of the metric from the instant in the base to the instant in the new recording.
     pub delta_bytes: i64,
@@ -44,18 +43,13 @@ pub struct DeviceDiff {
     pub lives: Option<Lives>,
 }
 
-/// All devices.
 #[derive(Clone, Debug, Default)]
 pub struct DiffReport {
     /// Devices of both recordings, in the order of the second.
     pub devices: Vec<DeviceDiff>,
-    /// Devices that only the base has.
     pub only_base: Vec<DeviceId>,
-    /// Devices that only the new recording has.
     pub only_new: Vec<DeviceId>,
-    /// Allocator settings that differ.
     pub settings: Vec<SettingDiff>,
-    /// The formats, if they differ.
     pub formats: Option<(Format, Format)>,
 }
 
@@ -83,7 +77,6 @@ impl DeviceDiff {
         self.new.peak.metric
     }
 
-    /// What rows represent.
     pub fn by(&self) -> GroupBy {
         self.new.peak.attribution.by
     }
@@ -132,7 +125,6 @@ impl DiffReport {
         }
     }
 
-    /// Whether there is no difference.
     pub fn is_empty(&self) -> bool {
         self.devices.iter().all(DeviceDiff::is_empty)
             && self.only_base.is_empty()

@@ -26,11 +26,9 @@ pub enum Align {
 /// All devices of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay {
-    /// In the order of [`DiffReport::devices`].
     pub devices: Vec<DeviceOverlay>,
 }
 
-/// One device.
 #[derive(Clone, Debug)]
 pub struct DeviceOverlay {
     /// What the x axis shows.
@@ -39,9 +37,7 @@ pub struct DeviceOverlay {
     pub last: i64,
     /// Number of columns that the axis is divided into.
     pub columns: usize,
-    /// The base.
     pub base: Curve,
-    /// The new recording.
     pub new: Curve,
     /// Where the two recordings diverge, with its column, if they do.
     pub parting: Option<(usize, Parting)>,
@@ -165,7 +161,6 @@ impl<'s> Sampler<'s> {
         }
     }
 
-    /// The curve, with a mark at an x.
     pub fn finish(self, mark: i64) -> Curve {
         let mark = self.scale.of(mark).min(self.highest.len() - 1);
         Curve { highest: self.highest, mark }
@@ -175,7 +170,6 @@ impl<'s> Sampler<'s> {
 /// One side of a device with its x axis.
 struct Sampled<'a> {
     track: Track<'a>,
-    /// The selected instant.
     instant: Instant,
     axis: Axis<'a>,
 }
@@ -184,7 +178,6 @@ enum Axis<'a> {
     /// Times of the entries.
     Time(&'a [i64], Option<i64>),
     Entry,
-    /// Ends of steps.
     Step(Vec<Instant>),
 }
 

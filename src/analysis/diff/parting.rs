@@ -9,22 +9,17 @@ use crate::replay::Instant;
 pub struct Parting {
     /// Number of equal requests before it.
     pub alike: usize,
-    /// The request of the base.
     pub base: Option<Asked>,
     /// The request of the other recording.
     pub new: Option<Asked>,
 }
 
-/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// The instant after it.
     pub instant: Instant,
     /// Its entry, counted within the device's trace.
     pub entry: u32,
-    /// Bytes requested.
     pub bytes: u64,
-    /// Whether the request failed.
     pub failed: bool,
     /// The line that requested them.
     pub site: String,
@@ -37,7 +32,6 @@ pub struct Requests {
     pub is_whole: bool,
     /// The end of its first step, if steps are known.
     pub first_step: Option<Instant>,
-    /// The requests, in order.
     pub all: Vec<Request>,
 }
 
@@ -45,9 +39,7 @@ pub struct Requests {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     pub entry: u32,
-    /// Bytes requested.
     pub bytes: u64,
-    /// Whether it failed.
     pub failed: bool,
 }
 
@@ -57,12 +49,10 @@ pub struct Apart {
     /// Number of equal requests before it.
     pub alike: usize,
     pub base: Option<Request>,
-    /// The request of the other recording.
     pub new: Option<Request>,
 }
 
 impl Requests {
-    /// The requests of a device.
     pub fn of(device: &Device<'_>) -> Self {
         let (is_whole, first_step) = (is_whole(device), first_step(device));
         Self { is_whole, first_step, all: requests(device, 0).collect() }

@@ -25,28 +25,19 @@ impl SideRow {
     }
 }
 
-/// The files that contain a row.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "RowStatus"))]
-#[serde(rename_all = "snake_case")]
-pub enum Fate {
-    /// On both sides.
-    #[default]
-    Changed,
-    /// Only in the new file.
-    New,
-    /// Only in the base.
-    Vanished,
-}
-
-impl Fate {
-    /// The name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Changed => "changed",
-            Self::New => "new",
-            Self::Vanished => "vanished",
-        }
+names! {
+    /// The files that contain a row.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "RowStatus"))]
+    #[serde(rename_all = "snake_case")]
+    pub enum Fate {
+        /// On both sides.
+        #[default]
+        Changed = "changed",
+        /// Only in the new file.
+        New = "new",
+        /// Only in the base.
+        Vanished = "vanished",
     }
 }
 

@@ -13,7 +13,6 @@ pub(super) struct Code<'a> {
     sites: &'a Sites<'a>,
     shown: ShownFrames<'a>,
     places: IndexSet<Place, RandomState>,
-    /// Frames seen before.
     known: HashMap<FrameId, u32, RandomState>,
 }
 

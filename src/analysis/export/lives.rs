@@ -12,24 +12,21 @@ use crate::replay::{Completeness, Instant, Metric};
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 
-/// Options of the export.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct LivesOptions {
-    /// Whether the forward line of memory of backward is inferred.
-    pub inference: Inference,
-    /// Whether to keep frames that calls only pass through.
-    pub all_frames: bool,
-    /// Devices; all when empty.
-    pub devices: Vec<DeviceId>,
+options! {
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct LivesOptions {
+        /// Whether the forward line of memory of backward is inferred.
+        pub inference: Inference,
+        /// Whether to keep frames that calls only pass through.
+        pub all_frames: bool,
+        /// Devices; all when empty.
+        pub devices: Vec<DeviceId>,
+    }
 }
 
-setters!(LivesOptions { inference: Inference, all_frames: bool, devices: Vec<DeviceId> });
-
-/// All devices.
 #[derive(Clone, Debug, Default)]
 pub struct LivesReport {
-    /// The selected devices, in order.
     pub devices: Vec<DeviceLives>,
     /// Devices without a history, each with the reason.
     pub skipped: Vec<String>,
@@ -46,7 +43,6 @@ pub struct DeviceLives {
     pub stacks: Vec<Vec<u32>>,
     /// Allocations and frees in the order of the entries; those from before the recording first.
     pub events: Vec<Life>,
-    /// What the recording lacks.
     pub completeness: Completeness,
 }
 
@@ -54,7 +50,6 @@ pub struct DeviceLives {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
     pub time_us: i64,
-    /// The address of the block.
     pub address: u64,
     /// Its bytes; negative for a free.
     pub bytes: i64,
@@ -124,7 +119,6 @@ impl DeviceLives {
     }
 }
 
-/// An event before its stack has a number.
 #[derive(Clone, Copy)]
 struct Event {
     address: u64,

@@ -13,23 +13,20 @@ use crate::replay::{History, Instant};
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 
-/// Options of the export.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct SamplesOptions {
-    /// The instant, window, counter, filters and devices, as for a peak; `by` and `top` have no meaning here.
-    pub peak: PeakOptions,
-    /// Whether to keep frames that only pass calls on, such as `_call_impl` of modules, C++ frames next to Python
-    /// frames, and frames of the allocator, the dispatcher and the interpreter.
-    pub all_frames: bool,
+options! {
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct SamplesOptions {
+        /// The instant, window, counter, filters and devices, as for a peak; `by` and `top` have no meaning here.
+        pub peak: PeakOptions,
+        /// Whether to keep frames that only pass calls on, such as `_call_impl` of modules, C++ frames next to Python
+        /// frames, and frames of the allocator, the dispatcher and the interpreter.
+        pub all_frames: bool,
+    }
 }
 
-setters!(SamplesOptions { peak: PeakOptions, all_frames: bool });
-
-/// All devices.
 #[derive(Clone, Debug, Default)]
 pub struct SamplesReport {
-    /// The selected devices, in order.
     pub devices: Vec<DeviceSamples>,
     /// Devices without the requested instant or window, each with the reason.
     pub skipped: Vec<String>,
@@ -47,11 +44,9 @@ pub struct DeviceSamples {
     pub labels: Vec<(Label, Vec<String>)>,
     /// The samples: blocks with the same stack and labels are one sample.
     pub samples: Vec<Sample>,
-    /// How steps were found, if there are steps.
     pub steps: Option<StepSource>,
 }
 
-/// The kinds of labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Label {
     /// See [`GroupBy::Category`].
@@ -102,7 +97,6 @@ pub struct Sample {
 /// Blocks and their bytes, as the metric counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Number of blocks.
     pub blocks: u64,
     pub bytes: u64,
 }

@@ -13,26 +13,23 @@ use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Options of the export.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct TracksOptions {
-    /// Start of the window.
-    pub from: Option<When>,
-    /// End of the window.
-    pub to: Option<When>,
-    /// Number of blocks of each device to follow, the largest ones.
-    pub blocks: usize,
-    /// Devices wanted; empty for all.
-    pub devices: Vec<DeviceId>,
+options! {
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct TracksOptions {
+        /// Start of the window.
+        pub from: Option<When>,
+        /// End of the window.
+        pub to: Option<When>,
+        /// Number of blocks of each device to follow, the largest ones.
+        pub blocks: usize,
+        /// Devices wanted; empty for all.
+        pub devices: Vec<DeviceId>,
+    }
 }
 
-setters!(TracksOptions { from: Option<When>, to: Option<When>, blocks: usize, devices: Vec<DeviceId> });
-
-/// All devices.
 #[derive(Clone, Debug, Default)]
 pub struct TracksReport {
-    /// The selected devices, in order.
     pub devices: Vec<DeviceTracks>,
     /// The `record_function` ranges that overlap the windows of the devices, in order of their starts, enclosing ones
     /// first.
@@ -56,17 +53,12 @@ pub struct DeviceTracks {
     pub moved: usize,
     /// The steps in the window, by their numbers.
     pub steps: Vec<Slice>,
-    /// The phases in the window.
     pub phases: Vec<Slice>,
     /// The largest blocks that are allocated in the window, in the order of their starts.
     pub blocks: Vec<BlockSlice>,
-    /// The requests in the window that failed.
     pub failures: Vec<FailedRequest>,
-    /// Counters before the first kept entry.
     pub baseline: Counters,
-    /// What the recording lacks.
     pub completeness: Completeness,
-    /// Contradictions in it.
     pub anomalies: Anomalies,
 }
 

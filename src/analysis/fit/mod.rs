@@ -46,41 +46,31 @@ const MULTIPLES: [u64; 2] = [2, 4];
 /// The largest number that is tried.
 const LARGEST: u64 = 1 << 32;
 
-/// Options of a prediction.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct FitOptions {
-    /// Changes to the program, applied to the predictions.
-    pub changes: Vec<Change>,
-    /// Numbers to predict.
-    pub at: Vec<u64>,
-    /// Bytes of the device, the total capacity in PyTorch's messages: requests the largest number that fits.
-    pub capacity: Option<u64>,
-    /// Bytes of it that CUDA itself uses; [`play::DEFAULT_CONTEXT`] if `None`.
-    pub context: Option<u64>,
-    /// How many threads the device runs at once, if it is given; the recordings may show a different number.
-    pub threads: Option<Threads>,
-    /// Allocator settings; those of the recordings if `None`.
-    pub settings: Option<AllocatorSettings>,
-    /// Tokens in a growing cache: requests the largest number of requests that a device can serve up to this many tokens.
-    pub tokens: Option<u64>,
-    /// Devices wanted; empty for all.
-    pub devices: Vec<DeviceId>,
-    /// Rows of the attribution; the rest are summed into one.
-    pub top: Option<usize>,
+options! {
+    /// Options of a prediction.
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct FitOptions {
+        /// Changes to the program, applied to the predictions.
+        pub changes: Vec<Change>,
+        /// Numbers to predict.
+        pub at: Vec<u64>,
+        /// Bytes of the device, the total capacity in PyTorch's messages: requests the largest number that fits.
+        pub capacity: Option<u64>,
+        /// Bytes of it that CUDA itself uses; [`play::DEFAULT_CONTEXT`] if `None`.
+        pub context: Option<u64>,
+        /// How many threads the device runs at once, if it is given; the recordings may show a different number.
+        pub threads: Option<Threads>,
+        /// Allocator settings; those of the recordings if `None`.
+        pub settings: Option<AllocatorSettings>,
+        /// Tokens in a growing cache: requests the largest number of requests that a device can serve up to this many tokens.
+        pub tokens: Option<u64>,
+        /// Devices wanted; empty for all.
+        pub devices: Vec<DeviceId>,
+        /// Rows of the attribution; the rest are summed into one.
+        pub top: Option<usize>,
+    }
 }
-
-setters!(FitOptions {
-    changes: Vec<Change>,
-    at: Vec<u64>,
-    capacity: Option<u64>,
-    context: Option<u64>,
-    threads: Option<Threads>,
-    settings: Option<AllocatorSettings>,
-    tokens: Option<u64>,
-    devices: Vec<DeviceId>,
-    top: Option<usize>,
-});
 
 /// A recording, and its number.
 #[derive(Clone, Copy, Debug)]

@@ -17,27 +17,23 @@ use indexmap::IndexMap;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Options of the tree.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct FlameOptions {
-    /// The instant, counter, filters and devices, as for a peak; `by` and `top` have no meaning here.
-    pub peak: PeakOptions,
-    /// Whether to keep frames that only pass calls on, such as `_call_impl` of modules, C++ frames next to Python frames, and
-    /// frames of the allocator, the dispatcher and the interpreter.
-    pub all_frames: bool,
-    /// Groups between the root and the frames; each block must be in one of them.
-    pub split: Option<GroupBy>,
+options! {
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct FlameOptions {
+        /// The instant, counter, filters and devices, as for a peak; `by` and `top` have no meaning here.
+        pub peak: PeakOptions,
+        /// Whether to keep frames that only pass calls on, such as `_call_impl` of modules, C++ frames next to Python frames, and
+        /// frames of the allocator, the dispatcher and the interpreter.
+        pub all_frames: bool,
+        /// Groups between the root and the frames; each block must be in one of them.
+        pub split: Option<GroupBy>,
+    }
 }
 
-setters!(FlameOptions { peak: PeakOptions, all_frames: bool, split: Option<GroupBy> });
-
-/// All devices.
 #[derive(Clone, Debug, Default)]
 pub struct FlameReport {
-    /// The selected devices, in order.
     pub devices: Vec<DeviceFlame>,
-    /// Devices without the requested instant, each with the reason.
     pub skipped: Vec<String>,
 }
 
@@ -54,7 +50,6 @@ pub struct DeviceFlame {
 pub struct FlameNode {
     /// `file.py:line function`; for blocks without frames, the group. Shared, since one frame is a node below each of its callers.
     pub label: Arc<str>,
-    /// The owner of the code.
     pub owner: Owner,
     /// Bytes held by this frame and its callees.
     pub bytes: u64,
@@ -112,28 +107,21 @@ impl FlameReport {
     }
 }
 
-/// Which events of a range of instants a tree shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RangePart {
-    /// Blocks allocated after its first instant, until its last one.
-    Allocated,
-    /// Blocks freed in the range, whenever they were allocated.
-    Freed,
-    /// Blocks allocated in the range and live at its last instant.
-    Survived,
+names! {
+    /// Which events of a range of instants a tree shows.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum RangePart {
+        /// Blocks allocated after its first instant, until its last one.
+        Allocated = "allocated",
+        /// Blocks freed in the range, whenever they were allocated.
+        Freed = "freed",
+        /// Blocks allocated in the range and live at its last instant.
+        Survived = "survived",
+    }
 }
 
 impl RangePart {
-    /// Every part.
     pub const ALL: [Self; 3] = [Self::Allocated, Self::Freed, Self::Survived];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Allocated => "allocated",
-            Self::Freed => "freed",
-            Self::Survived => "survived",
-        }
-    }
 }
 
 /// The tree of a part of a range: the metric determines what counts as allocated and freed.
@@ -200,7 +188,6 @@ struct Paths<'a> {
     sites: &'a Sites<'a>,
     snapshot: &'a Snapshot,
     shown: ShownFrames<'a>,
-    /// Frames seen before.
     known: HashMap<FrameId, (Arc<str>, Owner)>,
 }
 
@@ -232,7 +219,6 @@ impl Paths<'_> {
     }
 }
 
-/// The memory held.
 #[derive(Clone, Default)]
 struct Held {
     bytes: u64,

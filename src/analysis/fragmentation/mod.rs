@@ -25,39 +25,27 @@ use serde::Serialize;
 use std::cmp::Reverse;
 pub use stranded::Stranded;
 
-/// Options of the analysis.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct FragmentationOptions {
-    /// The instant; if `None`, the peak of allocated bytes.
-    pub at: Option<When>,
-    /// What rows of non-releasable memory represent.
-    pub by: GroupBy,
-    /// Maximum number of those rows; the rest is one row.
-    pub top: Option<usize>,
-    /// The filter on stacks.
-    pub filter: Filter,
-    /// Whether labels may be inferred.
-    pub inference: Inference,
-    /// Into how many equal parts the history is divided for rows over time; `None` for no such rows.
-    pub points: Option<u32>,
-    /// Whether to simulate other allocator settings if much memory is non-releasable, to determine how much memory
-    /// would be reserved at the instant with them.
-    pub plays: bool,
-    /// Devices wanted; empty for all.
-    pub devices: Vec<DeviceId>,
+options! {
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct FragmentationOptions {
+        /// The instant; if `None`, the peak of allocated bytes.
+        pub at: Option<When>,
+        /// What rows of non-releasable memory represent.
+        pub by: GroupBy,
+        /// Maximum number of those rows; the rest is one row.
+        pub top: Option<usize>,
+        pub filter: Filter,
+        pub inference: Inference,
+        /// Into how many equal parts the history is divided for rows over time; `None` for no such rows.
+        pub points: Option<u32>,
+        /// Whether to simulate other allocator settings if much memory is non-releasable, to determine how much memory
+        /// would be reserved at the instant with them.
+        pub plays: bool,
+        /// Devices wanted; empty for all.
+        pub devices: Vec<DeviceId>,
+    }
 }
-
-setters!(FragmentationOptions {
-    at: Option<When>,
-    by: GroupBy,
-    top: Option<usize>,
-    filter: Filter,
-    inference: Inference,
-    points: Option<u32>,
-    plays: bool,
-    devices: Vec<DeviceId>,
-});
 
 /// Segments whose free blocks can serve the same requests: the allocator keeps these groups separate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -97,16 +85,13 @@ pub struct SegmentFragmentation {
     pub figures: Figures,
 }
 
-/// One device at an instant.
 #[derive(Clone, Debug)]
 pub struct DeviceFragmentation {
     /// Device, -1 for pinned host memory.
     pub device: DeviceId,
-    /// The instant.
     pub moment: Moment,
     /// Whether this is the peak of allocated bytes.
     pub is_peak: bool,
-    /// Number of entries of the device.
     pub entries: u32,
     /// Sums over all segments.
     pub figures: Figures,
@@ -119,13 +104,11 @@ pub struct DeviceFragmentation {
     pub used_blocks: Vec<SizeClass>,
     /// The blocks that keep free memory reserved, by group.
     pub by: GroupBy,
-    /// See [`DeviceFragmentation::by`].
     pub pinning: Pinning,
     /// Every segment, in address order.
     pub segments: Vec<SegmentFragmentation>,
     /// The instant of the whole history at which the most memory is inactive.
     pub most_inactive: MostInactive,
-    /// Rows over time, if requested.
     pub over_time: Option<Vec<OverTimeRow>>,
     /// What other settings would have reserved at the instant, simulated; `None` if not requested, if little is
     /// non-releasable, or if it is unknown.
@@ -136,20 +119,14 @@ pub struct DeviceFragmentation {
     pub counters: Counters,
     /// Number and bytes of active blocks that are in no segment or overlap: the recording contradicts itself.
     pub stray: (u64, u64),
-    /// Counters before the first kept entry.
     pub baseline: Counters,
-    /// What the recording lacks.
     pub completeness: Completeness,
-    /// Contradictions in it.
     pub anomalies: Anomalies,
 }
 
-/// All devices.
 #[derive(Clone, Debug, Default)]
 pub struct FragmentationReport {
-    /// The selected devices, in order.
     pub devices: Vec<DeviceFragmentation>,
-    /// Devices without the requested instant, each with the reason.
     pub skipped: Vec<String>,
 }
 
@@ -230,7 +207,6 @@ pub(crate) fn idle(device: &Device<'_>, at: Option<&When>) -> Result<(Figures, O
     Ok((Figures::of(device.history(), &layout), Stranded::of(device, &pools(device, &layout))))
 }
 
-/// The selected instant.
 fn instant(device: &Device<'_>, at: Option<&When>) -> Result<Instant> {
     let metric = Metric::Allocated;
     let peak = device.history().maxima[metric as usize].instant;

@@ -15,12 +15,9 @@ use crate::parallel;
 use crate::replay::History;
 use std::collections::HashMap;
 
-/// The segments of all devices.
 #[derive(Clone, Debug, Default)]
 pub struct SegmentMapReport {
-    /// The selected devices, in order.
     pub devices: Vec<DeviceSegmentMap>,
-    /// Devices without the requested instant, each with the reason.
     pub skipped: Vec<String>,
 }
 
@@ -28,9 +25,7 @@ pub struct SegmentMapReport {
 pub struct DeviceSegmentMap {
     /// The instant, and its memory by group, with all rows.
     pub peak: DevicePeak,
-    /// Segments and blocks.
     pub layout: Layout,
-    /// How each of the segments is used.
     pub figures: Vec<Figures>,
     /// Bytes of the request that failed at this instant, if one did.
     pub failed: Option<u64>,

@@ -10,12 +10,10 @@ use crate::replay::{Anomalies, Completeness, Counters, Maximum};
 use indexmap::IndexMap;
 use serde::Serialize;
 
-/// One device of a recording.
 #[derive(Clone, Debug)]
 pub struct DeviceInfo {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: DeviceId,
-    /// Number of entries.
     pub entries: u32,
     /// Number of entries by action, in the order of [`Action::ALL`].
     pub actions: [u64; Action::ALL.len()],
@@ -27,18 +25,14 @@ pub struct DeviceInfo {
     pub segments: usize,
     /// Number of blocks at dump time, free ones included.
     pub blocks: usize,
-    /// Counters before the first kept entry.
     pub baseline: Counters,
-    /// Each counter's maximum.
     pub maxima: [Maximum; 4],
     pub end: Counters,
     /// The steps of the program, or why there are none.
     pub steps: std::result::Result<Steps, NoSteps>,
     /// The phases of its steps that occur.
     pub phases: Vec<PhaseSummary>,
-    /// What the recording lacks.
     pub completeness: Completeness,
-    /// Contradictions in it.
     pub anomalies: Anomalies,
 }
 
@@ -92,7 +86,6 @@ pub struct AnnotationSummary {
 /// The contents of a file.
 #[derive(Clone, Debug, Default)]
 pub struct InfoReport {
-    /// Devices with data.
     pub devices: Vec<DeviceInfo>,
     /// Annotations by name, in order of their first start.
     pub annotations: Vec<AnnotationSummary>,

@@ -26,28 +26,19 @@ const TAIL: usize = 3;
 /// are.
 const MAY_FALL: usize = 5;
 
-/// The behavior of a group of blocks over the steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// Each step leaves blocks behind that are still live at the end of the recording, or when the program exits.
-    Leak,
-    /// More memory is held step after step, but the blocks do not stay: a buffer that is replaced by a larger one,
-    /// such as a KV cache, or blocks that accumulate and are freed later.
-    Growth,
-    /// Filled in some step, and unchanged since: parameters, optimizer state, workspaces.
-    Cache,
-}
-
-impl Verdict {
-    /// The name as in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Leak => "leak",
-            Self::Growth => "growth",
-            Self::Cache => "cache",
-        }
+names! {
+    /// The behavior of a group of blocks over the steps.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[cfg_attr(test, derive(schemars::JsonSchema))]
+    #[serde(rename_all = "snake_case")]
+    pub enum Verdict {
+        /// Each step leaves blocks behind that are still live at the end of the recording, or when the program exits.
+        Leak = "leak",
+        /// More memory is held step after step, but the blocks do not stay: a buffer that is replaced by a larger one,
+        /// such as a KV cache, or blocks that accumulate and are freed later.
+        Growth = "growth",
+        /// Filled in some step, and unchanged since: parameters, optimizer state, workspaces.
+        Cache = "cache",
     }
 }
 
@@ -70,11 +61,9 @@ pub struct Rate {
 /// Totals of a group of blocks, one value per step; wide enough for sums of any sizes that a file can contain.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Totals {
-    /// Requested bytes.
     pub requested: Vec<i128>,
     /// Bytes of the blocks.
     pub allocated: Vec<i128>,
-    /// Number of blocks.
     pub blocks: Vec<i128>,
 }
 
@@ -143,7 +132,6 @@ impl Totals {
 /// A block that outlives a step.
 #[derive(Clone, Debug)]
 pub(super) struct Survivor {
-    /// Requested bytes.
     pub requested: u64,
     /// Bytes of the block.
     pub allocated: u64,

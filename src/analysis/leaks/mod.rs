@@ -29,50 +29,30 @@ use std::collections::HashSet;
 use std::iter;
 use std::ops::Range;
 
-/// Options of the analysis.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct LeakOptions {
-    /// What rows represent: site, stack, file or module. With other groups, a block may not have exactly one group.
-    pub by: GroupBy,
-    /// Annotations that represent steps; `None` to find steps in the recording.
-    pub steps: Option<Regex>,
-    /// Bytes of the device; `None` to take them from an OOM entry.
-    pub capacity: Option<u64>,
-    /// The filter on stacks.
-    pub filter: Filter,
-    /// Whether labels may be inferred.
-    pub inference: Inference,
-    /// Maximum number of rows.
-    pub top: Option<usize>,
-    /// Devices wanted; empty for all.
-    pub devices: Vec<DeviceId>,
-    /// Whether to look for mistakes in the program, and which cures to simulate.
-    pub cures: Option<Simulate>,
-    /// Whether to look only for mistakes that let memory grow, as [`DeviceLeaks::of_growth`] lists them.
-    pub cures_of_growth: bool,
-    /// Whether only rows are needed: then memory at the ends of steps and the projection are omitted.
-    pub(crate) rows_alone: bool,
-}
-
-impl LeakOptions {
-    /// The same with only the rows.
-    pub(crate) fn rows_alone(self) -> Self {
-        Self { rows_alone: true, ..self }
+options! {
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct LeakOptions {
+        /// What rows represent: site, stack, file or module. With other groups, a block may not have exactly one group.
+        pub by: GroupBy,
+        /// Annotations that represent steps; `None` to find steps in the recording.
+        pub steps: Option<Regex>,
+        /// Bytes of the device; `None` to take them from an OOM entry.
+        pub capacity: Option<u64>,
+        pub filter: Filter,
+        pub inference: Inference,
+        /// Maximum number of rows.
+        pub top: Option<usize>,
+        /// Devices wanted; empty for all.
+        pub devices: Vec<DeviceId>,
+        /// Whether to look for mistakes in the program, and which cures to simulate.
+        pub cures: Option<Simulate>,
+        /// Whether to look only for mistakes that let memory grow, as [`DeviceLeaks::of_growth`] lists them.
+        pub cures_of_growth: bool,
+        /// Whether only rows are needed: then memory at the ends of steps and the projection are omitted.
+        pub(crate) rows_alone: bool,
     }
 }
-
-setters!(LeakOptions {
-    by: GroupBy,
-    steps: Option<Regex>,
-    capacity: Option<u64>,
-    filter: Filter,
-    inference: Inference,
-    top: Option<usize>,
-    devices: Vec<DeviceId>,
-    cures: Option<Simulate>,
-    cures_of_growth: bool,
-});
 
 /// A group of blocks that grows, or has grown.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -121,7 +101,6 @@ pub struct StepEnd {
     /// The step, counted from 1.
     pub step: usize,
     pub instant: Instant,
-    /// Allocated bytes there, of every stack.
     pub allocated_bytes: i64,
 }
 
@@ -129,7 +108,6 @@ pub struct StepEnd {
 pub struct DeviceLeaks {
     /// Device, -1 for pinned host memory.
     pub device: DeviceId,
-    /// What rows represent.
     pub by: GroupBy,
     /// Its steps, or why there are none.
     pub steps: std::result::Result<Steps, NoSteps>,
@@ -156,18 +134,13 @@ pub struct DeviceLeaks {
     pub capacity: Option<u64>,
     /// Changes to the program, if requested.
     pub cures: Vec<Advice>,
-    /// Counters before the first kept entry.
     pub baseline: Counters,
-    /// What the recording lacks.
     pub completeness: Completeness,
-    /// Contradictions in it.
     pub anomalies: Anomalies,
 }
 
-/// Leaks of all devices.
 #[derive(Clone, Debug, Default)]
 pub struct LeakReport {
-    /// The selected devices, in order.
     pub devices: Vec<DeviceLeaks>,
 }
 
@@ -181,12 +154,10 @@ const WARM_UP_PART: usize = 10;
 pub const MIN_STEPS: usize = 1 + MIN_JUDGED;
 
 impl DeviceLeaks {
-    /// Number of steps found.
     pub fn step_count(&self) -> usize {
         self.steps.as_ref().map_or(0, Steps::len)
     }
 
-    /// Number of steps that contain entries of the device.
     pub fn steps_with_entries(&self) -> usize {
         self.steps.as_ref().map_or(0, |steps| steps.len() - steps.idle)
     }
@@ -293,7 +264,6 @@ impl DeviceLeaks {
     }
 }
 
-/// The rates of all rows with a verdict.
 fn sum(rows: &[LeakRow], verdict: Verdict) -> Rate {
     let rates = rows.iter().filter(|row| row.verdict == verdict).map(|row| row.rate);
     rates.fold(Rate::default(), |sum, rate| Rate {

@@ -12,7 +12,6 @@ const PYTORCH: [&str; 3] = ["CUDACachingAllocator", "CachingHostAllocator", "CUD
 const PLUMBING: [&str; 7] =
     ["libcuda.so", "libcudart", "libcupti", "libToolsInjection", "libnvidia-", "nvcuda", "cudart64"];
 
-/// Who allocated.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NsysHolder {
     /// PyTorch's allocator, by the call chain or by a segment of the recording.
@@ -23,7 +22,6 @@ pub enum NsysHolder {
 }
 
 impl NsysHolder {
-    /// Its kind, as in JSON.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Pytorch => "pytorch",
@@ -50,17 +48,13 @@ fn file_name(path: &str) -> &str {
 /// The blocks of one holder that were allocated in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NsysRow {
-    /// Who allocated them.
     pub holder: NsysHolder,
     /// The function of the CUDA API; `None` if unknown, and for variables of device code.
     pub call: Option<String>,
-    /// What kind of memory.
     pub kind: MemoryKind,
-    /// Blocks.
     pub allocations: u64,
     /// Number of these that were freed in the profile.
     pub freed: u64,
-    /// Bytes of all blocks.
     pub allocated_bytes: u64,
     /// Bytes of the blocks that are live at the peak; 0 if there is no peak.
     pub peak_bytes: u64,

@@ -21,22 +21,20 @@ use serde::Serialize;
 /// Parts of time in a curve.
 const COLUMNS: i64 = 60;
 
-/// Which memory to show.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct NsysOptions {
-    /// Devices, -1 for pinned host memory; all places when empty.
-    pub devices: Vec<DeviceId>,
+options! {
+    /// Which memory to show.
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct NsysOptions {
+        /// Devices, -1 for pinned host memory; all places when empty.
+        pub devices: Vec<DeviceId>,
+    }
 }
 
-setters!(NsysOptions { devices: Vec<DeviceId> });
-
-/// The answer of `nsys`.
 #[derive(Clone, Debug, Default)]
 pub struct NsysReport {
     /// Version of the export's tables.
     pub schema_version: Option<String>,
-    /// Bytes of the file.
     pub bytes: u64,
     /// Nanoseconds since the epoch at which the times of the profile start.
     pub session_start_ns: Option<i64>,
@@ -48,7 +46,6 @@ pub struct NsysReport {
     pub doubts: Vec<NsysDoubt>,
 }
 
-/// Where memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
     /// On a device: device memory, arrays, variables of device code.
@@ -59,7 +56,6 @@ pub enum Place {
     Pinned,
     /// Pageable host memory.
     Pageable,
-    /// Memory of an unknown kind.
     Unknown,
 }
 
@@ -75,7 +71,6 @@ impl Place {
         }
     }
 
-    /// Its name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Device(_) => "device",
@@ -86,7 +81,6 @@ impl Place {
         }
     }
 
-    /// Whether `--device` with this number selects it.
     fn is(self, wanted: DeviceId) -> bool {
         match self {
             Self::Device(device) => device == i64::from(wanted),
@@ -95,7 +89,6 @@ impl Place {
         }
     }
 
-    /// The number of the device.
     pub fn device(self) -> Option<i64> {
         if let Self::Device(device) = self { Some(device) } else { None }
     }
@@ -106,15 +99,12 @@ impl Place {
 pub struct NsysMemory {
     /// The process ID.
     pub pid: i64,
-    /// The name of the program.
     pub program: Option<String>,
-    /// Where the memory is.
     pub place: Place,
     /// The device, if it is known.
     pub gpu: Option<ProfiledGpu>,
     pub allocations: u64,
     pub frees: u64,
-    /// Bytes of all allocations.
     pub allocated_bytes: u64,
     /// The peak, or why there is none.
     pub peak: std::result::Result<NsysPeak, NoPeak>,
@@ -142,7 +132,6 @@ pub struct NsysPeak {
     pub curve_bytes: Vec<u64>,
 }
 
-/// Why there is no peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoPeak {
     /// All events of the profile have this same time, so their order is unknown.
@@ -213,7 +202,6 @@ impl NsysReport {
         })
     }
 
-    /// Events that contradict others.
     pub fn contradictions(&self) -> u64 {
         let doubts = self.memories.iter().flat_map(|memory| &memory.doubts);
         doubts

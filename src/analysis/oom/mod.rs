@@ -48,41 +48,31 @@ const MOST_BLOCKS: usize = 200_000;
 /// Every request is compared with all blocks live at that time, so without a limit the time would be quadratic.
 const MOST_LOOKED_AT: usize = 20_000_000;
 
-/// Options of the analysis.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct OomOptions {
-    /// What rows represent.
-    pub by: GroupBy,
-    /// Maximum number of rows; the rest is one row.
-    pub top: Option<usize>,
-    /// The filter on stacks.
-    pub filter: Filter,
-    /// Whether labels may be inferred.
-    pub inference: Inference,
-    /// Devices wanted; empty for all.
-    pub devices: Vec<DeviceId>,
-    /// Whether to look for changes to the program that would have made room: see [`DevicePlans::of_failure`].
-    pub plans: bool,
-    /// Whether to look for mistakes in the program, and which cures to simulate.
-    pub cures: Option<CurePlays>,
-    /// Number of failed requests to explain for each device, the first ones; all if `None`.
-    pub explained: Option<usize>,
-    /// Whether to look for mistakes only if a request failed, and not for the peak that is shown otherwise.
-    pub cures_of_failures: bool,
+options! {
+    /// Options of the analysis.
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct OomOptions {
+        /// What rows represent.
+        pub by: GroupBy,
+        /// Maximum number of rows; the rest is one row.
+        pub top: Option<usize>,
+        /// The filter on stacks.
+        pub filter: Filter,
+        /// Whether labels may be inferred.
+        pub inference: Inference,
+        /// Devices wanted; empty for all.
+        pub devices: Vec<DeviceId>,
+        /// Whether to look for changes to the program that would have made room: see [`DevicePlans::of_failure`].
+        pub plans: bool,
+        /// Whether to look for mistakes in the program, and which cures to simulate.
+        pub cures: Option<CurePlays>,
+        /// Number of failed requests to explain for each device, the first ones; all if `None`.
+        pub explained: Option<usize>,
+        /// Whether to look for mistakes only if a request failed, and not for the peak that is shown otherwise.
+        pub cures_of_failures: bool,
+    }
 }
-
-setters!(OomOptions {
-    by: GroupBy,
-    top: Option<usize>,
-    filter: Filter,
-    inference: Inference,
-    devices: Vec<DeviceId>,
-    plans: bool,
-    cures: Option<CurePlays>,
-    explained: Option<usize>,
-    cures_of_failures: bool,
-});
 
 /// A failed request.
 #[derive(Clone, Debug)]

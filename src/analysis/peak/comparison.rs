@@ -46,9 +46,7 @@ pub struct GroupShares {
 /// CUDA devices of one recording that differ, each at its own peak.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comparison {
-    /// The counter that is compared.
     pub metric: Metric,
-    /// What rows represent.
     pub by: GroupBy,
     /// The devices that hold something, in order.
     pub devices: Vec<DeviceShare>,
@@ -89,12 +87,10 @@ impl Comparison {
         Some(Self { metric, by, devices, fullest, emptiest, mean_bytes, rows })
     }
 
-    /// The device that holds the most.
     pub fn most(&self) -> DeviceShare {
         self.devices[self.fullest]
     }
 
-    /// The device that holds the least.
     pub fn least(&self) -> DeviceShare {
         self.devices[self.emptiest]
     }

@@ -13,59 +13,41 @@ use crate::replay::OperatorUsage;
 use crate::replay::{Anomalies, Bound, Completeness, Counters, Instant, Maximum, Metric};
 use indexmap::IndexMap;
 
-/// Options of the analysis.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct PeakOptions {
-    /// The counter whose peak is requested and whose bytes are attributed.
-    pub metric: Metric,
-    /// What rows represent.
-    pub by: GroupBy,
-    /// An instant other than the peak.
-    pub at: Option<When>,
-    /// Start of the window in which the peak is searched.
-    pub from: Option<When>,
-    /// End of that window.
-    pub to: Option<When>,
-    /// Maximum number of rows; the rest is one row.
-    pub top: Option<usize>,
-    /// The filter on stacks.
-    pub filter: Filter,
-    /// Whether labels may be inferred.
-    pub inference: Inference,
-    /// Devices wanted; empty for all.
-    pub devices: Vec<DeviceId>,
-    /// Ranges whose own peaks are also requested.
-    pub each: Option<EachOptions>,
-    /// Whether rows show the category of most of their memory, if they are sites.
-    pub categories: bool,
+options! {
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct PeakOptions {
+        /// The counter whose peak is requested and whose bytes are attributed.
+        pub metric: Metric,
+        pub by: GroupBy,
+        /// An instant other than the peak.
+        pub at: Option<When>,
+        /// Start of the window in which the peak is searched.
+        pub from: Option<When>,
+        /// End of that window.
+        pub to: Option<When>,
+        /// Maximum number of rows; the rest is one row.
+        pub top: Option<usize>,
+        pub filter: Filter,
+        pub inference: Inference,
+        /// Devices wanted; empty for all.
+        pub devices: Vec<DeviceId>,
+        /// Ranges whose own peaks are also requested.
+        pub each: Option<EachOptions>,
+        /// Whether rows show the category of most of their memory, if they are sites.
+        pub categories: bool,
+    }
 }
-
-setters!(PeakOptions {
-    metric: Metric,
-    by: GroupBy,
-    at: Option<When>,
-    from: Option<When>,
-    to: Option<When>,
-    top: Option<usize>,
-    filter: Filter,
-    inference: Inference,
-    devices: Vec<DeviceId>,
-    each: Option<EachOptions>,
-    categories: bool,
-});
 
 #[derive(Clone, Debug)]
 pub struct DevicePeak {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: DeviceId,
-    /// Counters before the first kept entry.
     pub baseline: Counters,
     /// First and last instant of the selected part of the history, if it is not the whole history.
     pub window: Option<(Instant, Instant)>,
     /// The selected counter.
     pub metric: Metric,
-    /// The instant: the peak, or the requested one.
     pub instant: Instant,
     /// The entry that leads to it, counted within the device's trace; `None` before the first entry.
     pub entry: Option<u32>,
@@ -73,31 +55,24 @@ pub struct DevicePeak {
     pub time_us: Option<i64>,
     /// The same, counted from the first entry of the recording.
     pub since_start_us: Option<i64>,
-    /// Counters at the instant.
     pub at: Counters,
     /// Names of the open annotations, outermost first.
     pub annotations: Vec<String>,
     /// Each counter's maximum within the window, in the order of [`Metric::ALL`].
     pub maxima: [Maximum; 4],
-    /// Counters at the end of the window.
     pub end: Counters,
-    /// Number of entries of the device.
     pub entries: u32,
     /// The groups that hold the memory.
     pub attribution: Attribution,
-    /// The peaks of the requested ranges.
     pub ranges: Option<RangePeaks>,
     /// The memory that each operator allocated and freed over the whole recording, under [`GroupBy::Operator`] if
     /// recorded.
     pub operators: Vec<OperatorUsage>,
-    /// What the recording lacks.
     pub completeness: Completeness,
-    /// Contradictions in it.
     pub anomalies: Anomalies,
 }
 
 impl DevicePeak {
-    /// The peak of a device, with all rows.
     pub(super) fn of(device: &Device<'_>, options: &PeakOptions) -> Result<Self> {
         let (track, history, metric) = (device.track, device.history(), options.metric);
         let resolve = |when: &Option<When>, purpose, default| match when {

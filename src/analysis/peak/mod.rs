@@ -11,14 +11,11 @@ use crate::facts::device::{Devices, ask_each};
 use crate::facts::time::when::When;
 use comparison::Comparison;
 
-/// Peaks of all devices.
 #[derive(Clone, Debug, Default)]
 pub struct PeakReport {
-    /// The selected devices, in order.
     pub devices: Vec<DevicePeak>,
     /// The comparison of CUDA devices, each at its own peak; `None` if they hardly differ.
     pub comparison: Option<Comparison>,
-    /// Devices without the requested instant, each with the reason.
     pub skipped: Vec<String>,
 }
 

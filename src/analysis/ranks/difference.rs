@@ -33,7 +33,6 @@ pub struct DifferenceRow {
 pub struct Difference {
     /// Row of the rank that it is compared with.
     pub reference: usize,
-    /// The total difference in bytes.
     pub delta_bytes: i128,
     /// Sites that differ, the largest difference first; the rest is last.
     pub rows: Vec<DifferenceRow>,
@@ -95,7 +94,6 @@ struct Listed<'r> {
     rows: IndexMap<&'r str, u64>,
     /// Bytes of the sites that are not listed; `None` if all are listed.
     other: Option<u64>,
-    /// Labels that are inferred.
     inferred: HashSet<&'r str>,
 }
 

@@ -7,7 +7,6 @@ use serde::Serialize;
 /// Failed requests with one signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SameFailure {
-    /// Their common signature.
     pub signature: FailureSignature,
     /// The rows that have such failures, as indexes into [`super::RanksReport::lines`], and how many they have.
     pub rows: Vec<(usize, u64)>,
@@ -28,7 +27,6 @@ pub struct FailedRow {
 }
 
 impl SameFailure {
-    /// Number of failed requests in [`Self::rows`].
     pub fn requests(&self) -> u64 {
         self.rows.iter().fold(0, |sum: u64, &(_, requests)| sum.saturating_add(requests))
     }

@@ -27,19 +27,18 @@ use indexmap::IndexMap;
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// The kind of memory of a row. Only rows of one kind are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum MemoryKind {
-    /// Memory of a CUDA device.
-    Device,
-    /// Pinned host memory.
-    Pinned,
-    /// Memory of the CPU, in profiler traces.
-    Cpu,
+names! {
+    /// The kind of memory of a row. Only rows of one kind are compared.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum MemoryKind {
+        Device = "device",
+        Pinned = "pinned_host",
+        /// Memory of the CPU, in profiler traces.
+        Cpu = "cpu",
+    }
 }
 
 impl MemoryKind {
-    /// The kind of a device's memory.
     pub fn of(device: DeviceId) -> Self {
         match device {
             HOST_DEVICE => Self::Pinned,
@@ -47,18 +46,8 @@ impl MemoryKind {
             _ => Self::Device,
         }
     }
-
-    /// The name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Device => "device",
-            Self::Pinned => "pinned_host",
-            Self::Cpu => "cpu",
-        }
-    }
 }
 
-/// A figure of a rank that is compared with those of the other ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     Maximum(Metric),
@@ -71,7 +60,6 @@ pub enum Figure {
 }
 
 impl Figure {
-    /// Every figure, in the order of reports.
     pub const ALL: [Self; 7] = [
         Self::Maximum(Metric::Allocated),
         Self::Maximum(Metric::Active),
@@ -82,7 +70,6 @@ impl Figure {
         Self::Outside,
     ];
 
-    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Maximum(metric) => metric.name(),
@@ -104,11 +91,9 @@ impl Figure {
     }
 }
 
-/// Ranks that are compared with each other.
 #[derive(Clone, Debug)]
 pub struct Group {
     pub memory: MemoryKind,
-    /// Whether they are ranks of one run.
     pub relation: Relation,
     /// Its rows, as indexes into [`RanksReport::lines`], in order of rank and device.
     pub members: Vec<usize>,
@@ -126,7 +111,6 @@ pub struct Outlier {
     pub metric: Metric,
     /// Its maximum there.
     pub bytes: i64,
-    /// The median over the ranks.
     pub median_bytes: i64,
     /// Robust z-score: see [`Scale`].
     pub score: f64,
@@ -149,7 +133,6 @@ pub struct Duplicate {
 /// Everything about the ranks of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RanksReport {
-    /// The metric that is attributed.
     pub metric: Metric,
     /// Whether something suggests that the recordings are not ranks of one run, and nothing suggests that they are.
     pub unrelated: bool,
@@ -170,7 +153,6 @@ pub struct RanksReport {
 }
 
 impl RanksReport {
-    /// Compares ranks.
     pub fn of(lines: Vec<RankLine>, metric: Metric) -> Self {
         let mut by_kind: IndexMap<MemoryKind, Vec<usize>> = IndexMap::new();
         for (index, rank) in ranks(&lines) {
@@ -214,7 +196,6 @@ impl RanksReport {
         self.lines.get(row).and_then(RankLine::rank)
     }
 
-    /// Inputs that could not be analyzed.
     pub fn failed(&self) -> impl Iterator<Item = &FailedInput> {
         self.lines.iter().filter_map(|line| match line {
             RankLine::Failed(failed) => Some(failed),

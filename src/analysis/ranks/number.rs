@@ -6,7 +6,6 @@ use std::collections::HashSet;
 /// A rank's number and its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankNumber {
-    /// The number.
     pub rank: u64,
     pub source: RankSource,
 }
@@ -14,7 +13,6 @@ pub struct RankNumber {
 /// The most digits of a number in a name that may be a rank if the name does not say so: a longer one is a time.
 const DIGITS: usize = 6;
 
-/// Words before numbers that are not ranks.
 const OTHER_WORDS: [&str; 12] =
     ["step", "steps", "iter", "iteration", "epoch", "batch", "pid", "job", "port", "seed", "run", "attempt"];
 
@@ -73,7 +71,6 @@ fn file_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
-/// Whether a path names a rank.
 pub(super) fn says_rank(path: &str) -> bool {
     number_behind_rank(path).is_some() || number_before_step(path).is_some()
 }
@@ -92,7 +89,6 @@ fn number_behind_rank(path: &str) -> Option<u64> {
     })
 }
 
-/// A number in a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Number {
     value: u64,

@@ -33,7 +33,6 @@ pub enum Scale {
 /// How a figure is distributed over ranks, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// Number of values.
     pub count: usize,
     /// The lowest value, and the first row that has it.
     pub min: (i64, usize),

@@ -18,7 +18,6 @@ const CLOCKS_DIFFER: i64 = 1_000_000;
 /// Number of programs that are distinguished; further ones count as the last one.
 const MAX_PROGRAMS: usize = 64;
 
-/// The relation of recordings to each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Relation {
     /// Ranks of one run, as far as is known.
@@ -38,7 +37,6 @@ pub enum Relation {
 }
 
 impl Relation {
-    /// The name in JSON.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Ranks => "ranks",
@@ -48,7 +46,6 @@ impl Relation {
         }
     }
 
-    /// The relation of the rows in `members`.
     pub(super) fn of(lines: &[RankLine], members: &[usize]) -> Self {
         let mut recordings: IndexMap<(&str, u64), RecordingRanks> = IndexMap::new();
         for (row, rank) in members.iter().filter_map(|&row| Some((row, lines.get(row)?.rank()?))) {

@@ -21,18 +21,18 @@ const LABELS: usize = 2048;
 /// The most bytes for one label. A longer label loses its beginning.
 const LABEL: usize = 200;
 
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct SummaryOptions {
-    /// The metric whose peak is attributed.
-    pub metric: Metric,
-    /// Maximum number of sites listed for each device.
-    pub top: usize,
-    /// Devices wanted; empty for all.
-    pub devices: Vec<DeviceId>,
+options! {
+    #[derive(Clone, Debug)]
+    #[non_exhaustive]
+    pub struct SummaryOptions {
+        /// The metric whose peak is attributed.
+        pub metric: Metric,
+        /// Maximum number of sites listed for each device.
+        pub top: usize,
+        /// Devices wanted; empty for all.
+        pub devices: Vec<DeviceId>,
+    }
 }
-
-setters!(SummaryOptions { metric: Metric, top: usize, devices: Vec<DeviceId> });
 
 impl Default for SummaryOptions {
     fn default() -> Self {

@@ -11,7 +11,6 @@ use std::cmp::Reverse;
 /// Columns, and the memory in them by group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BandedColumns {
-    /// The instant of each column.
     pub instants: Vec<Instant>,
     /// Bytes of all bands in each column: the counter, unless the recording contradicts itself.
     pub totals: Vec<u64>,
@@ -24,7 +23,6 @@ pub struct BandedColumns {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SceneBand {
     pub group: SceneGroup,
-    /// Bytes in each column.
     pub bytes: Vec<u64>,
 }
 

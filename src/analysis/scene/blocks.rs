@@ -11,11 +11,9 @@ use std::cmp::Reverse;
 /// When a block is freed, those above it move down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shapes {
-    /// The instant of each column.
     pub instants: Vec<Instant>,
     /// Bytes of all blocks in each column: the counter, unless the recording contradicts itself.
     pub totals: Vec<u64>,
-    /// Groups of the shapes.
     pub groups: Vec<SceneGroup>,
     /// The shapes in the order of their allocations, the lowest in the stack first.
     pub shapes: Vec<Shape>,
@@ -25,16 +23,13 @@ pub struct Shapes {
     pub rest: Vec<u64>,
 }
 
-/// One block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Index into [`crate::replay::History::allocations`], or for reserved memory into [`crate::replay::History::segments`].
     pub allocation: u32,
-    /// Its height.
     pub bytes: u64,
     /// Index into [`Shapes::groups`].
     pub group: u32,
-    /// The column that it ends before.
     pub end: u32,
     /// Its points in [`Shapes::points`]; the first one is in its first column.
     pub points: std::ops::Range<usize>,

@@ -9,10 +9,8 @@ use std::borrow::Cow;
 /// The most columns of a part: more than the width of any screen.
 pub const MOST_COLUMNS: usize = 1 << 14;
 
-/// The unit of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SceneAxis {
-    /// Instants.
     Entry,
     /// Microseconds since the first entry of the recording.
     Time,
@@ -21,19 +19,16 @@ pub enum SceneAxis {
     Step,
 }
 
-/// A step on [`SceneAxis::Step`].
 const STEP: f64 = 1e6;
 
 /// A part of an axis, in columns of equal width. The last one includes its right edge.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Part {
-    /// What the axis counts.
     pub axis: SceneAxis,
     /// Left edge.
     pub from: f64,
     /// Right edge.
     pub to: f64,
-    /// Number of columns.
     pub columns: usize,
 }
 
@@ -42,7 +37,6 @@ pub struct Part {
 pub struct Columns {
     /// The instants, in ascending order. If nothing happens in a column, the instant of the state at its start.
     pub instants: Vec<Instant>,
-    /// The counter there.
     pub values: Vec<i64>,
 }
 
@@ -74,7 +68,6 @@ impl Part {
         Err(Error::Request(format!("expected a part that starts before it ends, found {} to {}", self.from, self.to)))
     }
 
-    /// The left edge of a column.
     fn edge(&self, column: usize) -> f64 {
         self.from + (self.to - self.from) * (column as f64 / self.columns as f64)
     }
@@ -94,7 +87,6 @@ impl<'a> Clock<'a> {
         Self { device: device.clone(), times, origin }
     }
 
-    /// Where an instant is on an axis.
     pub fn position(&self, axis: SceneAxis, instant: Instant) -> f64 {
         match axis {
             SceneAxis::Entry => f64::from(instant),
@@ -145,7 +137,6 @@ impl<'a> Clock<'a> {
     }
 }
 
-/// The instants of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     /// The instant at its start: the one at its left edge, or else the last one before that.
@@ -157,7 +148,6 @@ pub struct Column {
 }
 
 impl Column {
-    /// The instants of each column of a part.
     pub(super) fn all(clock: &Clock<'_>, part: &Part) -> impl Iterator<Item = Self> {
         let (mut left, mut is_there) = clock.before(part.axis, part.from);
         (1..=part.columns).map(move |column| {

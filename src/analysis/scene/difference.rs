@@ -22,14 +22,10 @@ pub struct Difference {
     pub rows: Vec<DifferenceRow>,
 }
 
-/// A group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DifferenceRow {
-    /// The group.
     pub label: String,
-    /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
-    /// Its memory.
     pub flow: Flow,
     /// The stack with the most bytes in the group, innermost frame first.
     pub stack: Vec<String>,
@@ -80,7 +76,6 @@ impl Flow {
         total
     }
 
-    /// The contribution of one block.
     fn of_block(holder: &Holder, (from, to): (Instant, Instant)) -> Self {
         let one = Amount { bytes: holder.bytes, blocks: 1 };
         let when = |is_so: bool| if is_so { one } else { Amount::default() };
@@ -103,7 +98,6 @@ impl Flow {
     }
 }
 
-/// The sums of one group.
 #[derive(Default)]
 struct Group {
     flow: Flow,

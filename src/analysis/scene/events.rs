@@ -4,22 +4,21 @@ use crate::facts::device::Device;
 use crate::facts::grouping::filter::{Filter, matching_stacks};
 use crate::model::{Action, StackId};
 
-/// Which entries a list contains: those that meet all conditions.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct EventFilter {
-    /// Their actions; empty for all.
-    pub actions: Vec<Action>,
-    /// Their least number of bytes.
-    pub at_least: u64,
-    /// What one of their frames must match, or a frame of the allocation that they allocate or free, as in [`Scene::search`];
-    /// `None` for entries with and without a stack.
-    ///
-    /// [`Scene::search`]: super::Scene::search
-    pub frames: Option<Filter>,
+options! {
+    /// Which entries a list contains: those that meet all conditions.
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct EventFilter {
+        /// Their actions; empty for all.
+        pub actions: Vec<Action>,
+        pub at_least: u64,
+        /// What one of their frames must match, or a frame of the allocation that they allocate or free, as in [`Scene::search`];
+        /// `None` for entries with and without a stack.
+        ///
+        /// [`Scene::search`]: super::Scene::search
+        pub frames: Option<Filter>,
+    }
 }
-
-setters!(EventFilter { actions: Vec<Action>, at_least: u64, frames: Option<Filter> });
 
 /// The entries that pass a filter, in order; `found` are the allocations whose frames match, in order.
 pub(super) fn events(device: &Device<'_>, filter: &EventFilter, found: &[u32]) -> Vec<u32> {

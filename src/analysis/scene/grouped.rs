@@ -13,9 +13,7 @@ use std::collections::HashMap;
 pub struct SceneGroup {
     /// The label, as in the rows of an attribution.
     pub label: String,
-    /// Its category, if groups are categories.
     pub category: Option<Category>,
-    /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
     /// Its rank among similar groups.
     pub place: Place,
@@ -28,11 +26,9 @@ pub struct Place {
     pub category: Option<Category>,
     /// Number of larger groups in this category: those that hold more bytes for longer.
     pub index: usize,
-    /// Number of groups in this category.
     pub members: usize,
 }
 
-/// The group of each holder.
 #[derive(Debug)]
 pub(super) struct Grouped {
     /// The groups found, in that order.

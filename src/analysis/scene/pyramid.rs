@@ -14,7 +14,6 @@ type Maxima = [Maximum; Metric::ALL.len()];
 /// Leaf `n` contains the instants after the entries from `n * LEAF` on. A million entries take 2 MB.
 #[derive(Clone, Debug)]
 pub struct Pyramid {
-    /// Counters before each leaf.
     starts: Vec<Counters>,
     /// The maxima of the leaves, of every [`FAN`] leaves, and so on up to a single node.
     levels: Vec<Vec<Maxima>>,

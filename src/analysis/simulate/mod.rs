@@ -24,40 +24,31 @@ const SWEEP_BUDGET: u64 = 12_000_000;
 /// Maximum number of simulations of a whole program for the capacities of one run.
 const MOST_PLAYS: u64 = 300;
 
-/// Options of the simulation.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct SimulateOptions {
-    /// Changes to the program: simulated under the recorded settings and all others, in addition to the unchanged
-    /// program.
-    pub changes: Vec<Change>,
-    /// Settings, each with its string as its name. The recorded ones are always simulated.
-    pub settings: Vec<AllocatorSettings>,
-    /// Whether to also try the settings that are worth trying, and sort.
-    pub sweep: bool,
-    /// Bytes of the device: the total capacity in PyTorch's messages.
-    pub capacity: Option<u64>,
-    /// Bytes of it that CUDA uses; if not given, the value that a failed request shows, or else
-    /// [`crate::play::DEFAULT_CONTEXT`].
-    pub context: Option<u64>,
-    /// Devices wanted; empty for all.
-    pub devices: Vec<DeviceId>,
+options! {
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct SimulateOptions {
+        /// Changes to the program: simulated under the recorded settings and all others, in addition to the unchanged
+        /// program.
+        pub changes: Vec<Change>,
+        /// Settings, each with its string as its name. The recorded ones are always simulated.
+        pub settings: Vec<AllocatorSettings>,
+        /// Whether to also try the settings that are worth trying, and sort.
+        pub sweep: bool,
+        /// Bytes of the device: the total capacity in PyTorch's messages.
+        pub capacity: Option<u64>,
+        /// Bytes of it that CUDA uses; if not given, the value that a failed request shows, or else
+        /// [`crate::play::DEFAULT_CONTEXT`].
+        pub context: Option<u64>,
+        /// Devices wanted; empty for all.
+        pub devices: Vec<DeviceId>,
+    }
 }
-
-setters!(SimulateOptions {
-    changes: Vec<Change>,
-    settings: Vec<AllocatorSettings>,
-    sweep: bool,
-    capacity: Option<u64>,
-    context: Option<u64>,
-    devices: Vec<DeviceId>,
-});
 
 #[derive(Clone, Debug)]
 pub struct DeviceSimulation {
     /// Device, -1 for pinned host memory.
     pub device: DeviceId,
-    /// Number of entries of the device.
     pub entries: u32,
     /// The recorded maxima, in the order of [`crate::replay::Metric::ALL`].
     pub recorded_maxima: [i64; 4],
@@ -83,9 +74,7 @@ pub struct DeviceSimulation {
     pub expandable_conflicts: Vec<&'static str>,
     /// Why nothing is simulated.
     pub refused: Option<&'static str>,
-    /// What the recording lacks.
     pub completeness: Completeness,
-    /// Contradictions in it.
     pub anomalies: Anomalies,
 }
 
@@ -147,10 +136,8 @@ fn retries(run: &Run) -> u64 {
     run.outcome.as_ref().map_or(u64::MAX, |outcome| outcome.retries)
 }
 
-/// All devices.
 #[derive(Clone, Debug, Default)]
 pub struct SimulateReport {
-    /// The selected devices, in order.
     pub devices: Vec<DeviceSimulation>,
     /// Whether settings were tried that the user did not name.
     pub sweep: bool,

@@ -15,7 +15,6 @@ pub struct Axis {
     pub periods: Vec<Period>,
 }
 
-/// A part of the axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period {
     /// First x.
@@ -87,7 +86,6 @@ impl Axis {
         (first, last)
     }
 
-    /// Number of columns.
     pub fn columns(&self) -> usize {
         self.periods.last().map_or(0, |period| period.end)
     }
@@ -98,7 +96,6 @@ impl Axis {
         self.periods.get(next).or(self.periods.last())
     }
 
-    /// The column that an x falls into.
     pub fn column(&self, x: i64) -> usize {
         self.period(x).map_or(0, |period| {
             let offset = period.offset(x).min(period.length() - 1);

@@ -49,7 +49,6 @@ pub(super) struct Leaks {
 }
 
 impl Leaks {
-    /// Adds a row with its blocks.
     pub fn add(&mut self, row: &LeakRow) {
         self.rows.extend(row.leaked.iter().map(|&block| (block, self.rates.len())));
         self.rates.push(i64::try_from(row.rate.bytes).unwrap_or(i64::MAX));

@@ -23,7 +23,6 @@ impl ColumnOf {
         Self { first, table }
     }
 
-    /// The column of an instant, among `columns` columns.
     pub(crate) fn column(&self, instant: Instant, columns: usize) -> usize {
         match instant.checked_sub(self.first) {
             None => 0,

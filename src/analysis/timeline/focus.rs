@@ -42,7 +42,6 @@ impl StepSpan {
         Some(Self { start, ends, known })
     }
 
-    /// The end of the last step.
     pub fn end(&self) -> Instant {
         self.ends.last().copied().unwrap_or(self.start)
     }

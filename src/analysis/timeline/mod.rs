@@ -35,20 +35,21 @@ pub(crate) const COLUMNS: usize = 1000;
 /// Growth over the steps is more important than a single step if it is at least this fraction (1/N) of all memory.
 const GROWN_PART: u64 = 20;
 
-/// What to draw.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct TimelineOptions {
-    /// The counter, its groups, the window, filters and devices, as for a peak; `top` is the number of groups with
-    /// their own band, those that hold the most over the picture. `at` is an instant to show instead of the first
-    /// failed request or the peak.
-    pub peak: PeakOptions,
-    /// What the x axis shows.
-    pub axis: XAxis,
-    /// Samples per device.
-    pub columns: usize,
-    /// Whether to add a band for reserved and inactive memory: [`INACTIVE`].
-    pub inactive: bool,
+options! {
+    #[derive(Clone, Debug)]
+    #[non_exhaustive]
+    pub struct TimelineOptions {
+        /// The counter, its groups, the window, filters and devices, as for a peak; `top` is the number of groups with
+        /// their own band, those that hold the most over the picture. `at` is an instant to show instead of the first
+        /// failed request or the peak.
+        pub peak: PeakOptions,
+        /// What the x axis shows.
+        pub axis: XAxis,
+        /// Samples per device.
+        pub columns: usize,
+        /// Whether to add a band for reserved and inactive memory: [`INACTIVE`].
+        pub inactive: bool,
+    }
 }
 
 impl Default for TimelineOptions {
@@ -57,12 +58,8 @@ impl Default for TimelineOptions {
     }
 }
 
-setters!(TimelineOptions { peak: PeakOptions, axis: XAxis, columns: usize, inactive: bool });
-
-/// All devices.
 #[derive(Clone, Debug, Default)]
 pub struct TimelineReport {
-    /// The selected devices, in order.
     pub devices: Vec<DeviceTimeline>,
     /// Devices without the requested window, each with the reason.
     pub skipped: Vec<String>,
@@ -93,12 +90,10 @@ pub struct DeviceTimeline {
     pub run: Option<Run>,
 }
 
-/// A whole run.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// Maps x to columns; the same for all devices.
     pub axis: Axis,
-    /// A sample for each column.
     pub columns: Vec<Column>,
     /// First x and last x of the enlarged part.
     pub shown: (i64, i64),
@@ -157,14 +152,13 @@ impl TimelineReport {
 }
 
 impl TimelineOptions {
-    /// Whether bands have categories.
     fn has_categories(&self) -> bool {
         self.peak.by == GroupBy::Site && self.peak.metric != Metric::Reserved
     }
 
     fn leaks(&self) -> LeakOptions {
         let PeakOptions { inference, devices, .. } = self.peak.clone();
-        LeakOptions { inference, devices, ..LeakOptions::default() }.rows_alone()
+        LeakOptions { inference, devices, ..LeakOptions::default() }.rows_alone(true)
     }
 }
 
@@ -174,11 +168,9 @@ struct Asked<'d, 'a> {
     peak: DevicePeak,
     /// First and last requested instant.
     window: (Instant, Instant),
-    /// The scale of the whole window.
     whole: Scale,
     /// The step to show large.
     focus: Option<Focus>,
-    /// Memory that leaks.
     leaks: Leaks,
 }
 
@@ -265,7 +257,6 @@ impl<'d, 'a> Asked<'d, 'a> {
     }
 }
 
-/// The whole run of a device.
 fn run(
     track: Track<'_>,
     peak: &DevicePeak,

@@ -29,7 +29,6 @@ pub const LEAKS: &str = "(leaks)";
 pub struct Column {
     /// The instant; that of the previous column if nothing happens in this one.
     pub instant: Instant,
-    /// Counters at that instant.
     pub counters: Counters,
     /// The highest `reserved` of the period, which may be at another instant.
     pub max_reserved: i64,
@@ -43,15 +42,11 @@ pub struct Band {
     pub label: String,
     /// The category of its memory, if bands are sites or categories. A site may have several bands.
     pub category: Option<Category>,
-    /// Number of groups in it.
     pub groups: usize,
-    /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
-    /// Bytes in each column.
     pub bytes: Vec<u64>,
     /// Bytes at the selected instant.
     pub bytes_there: u64,
-    /// Blocks at that instant.
     pub blocks_there: u64,
     /// If this is memory that leaks, the bytes that each step requests of it, as `leaks` shows them. If a line that leaks has
     /// several bands, the first of them has its bytes, and the others have 0.
@@ -69,7 +64,6 @@ pub struct OomMark {
     pub requested: u64,
     /// Bytes that the device had free; profiler traces do not record them.
     pub device_free: Option<u64>,
-    /// The counters at that instant.
     pub counters: Counters,
 }
 
@@ -100,11 +94,8 @@ impl OomMark {
 /// A `record_function` range on the x axis, cut at the ends of the shown range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ribbon {
-    /// Its name.
     pub label: String,
-    /// Its start.
     pub start: i64,
-    /// Its end.
     pub end: i64,
     /// Number of ranges around it.
     pub depth: usize,

@@ -11,7 +11,6 @@ use crate::replay::{Instant, Metric, Track};
 #[derive(Clone, Debug)]
 pub(super) struct Scale {
     counts: XAxis,
-    /// Time of x = 0.
     origin: i64,
     /// First and last x.
     pub range: (i64, i64),
@@ -19,7 +18,6 @@ pub(super) struct Scale {
     steps: Option<(i64, i64)>,
     /// Where nothing happens.
     gaps: Vec<Gap>,
-    /// Number of entries.
     entries: usize,
 }
 

@@ -30,21 +30,18 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Which devices to examine, and how.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct TriageOptions {
-    /// Whether labels may be inferred.
-    pub inference: Inference,
-    /// Devices wanted; empty for all.
-    pub devices: Vec<DeviceId>,
-    /// Which fixes are simulated.
-    pub plays: Simulate,
+options! {
+    /// Which devices to examine, and how.
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct TriageOptions {
+        pub inference: Inference,
+        /// Devices wanted; empty for all.
+        pub devices: Vec<DeviceId>,
+        pub plays: Simulate,
+    }
 }
 
-setters!(TriageOptions { inference: Inference, devices: Vec<DeviceId>, plays: Simulate });
-
-/// All devices.
 #[derive(Clone, Debug, Default)]
 pub struct TriageReport {
     /// The selected devices, in order, each at its first failed request or at its peak of allocated bytes.
@@ -59,7 +56,6 @@ pub struct TriageReport {
 pub struct DeviceTriage {
     /// The selected instant, and what holds the memory there by site, [`SITES`] of them.
     pub peak: DevicePeak,
-    /// The same by category.
     pub categories: Attribution,
     /// The first failed request, which is then the selected instant.
     pub failure: Option<Failure>,
@@ -90,7 +86,6 @@ pub enum Nothing {
     Weights {
         /// Bytes of parameters and buffers.
         bytes: u64,
-        /// Total bytes.
         total: u64,
     },
     /// Bytes of weights, gradients and optimizer state.
@@ -98,7 +93,6 @@ pub enum Nothing {
         bytes: u64,
         /// Bytes of optimizer state among them.
         states: u64,
-        /// Total bytes.
         total: u64,
     },
     /// The recording shows no known mistake.
@@ -109,7 +103,6 @@ pub enum Nothing {
         is_of_weights: bool,
         /// Bytes from there.
         bytes: u64,
-        /// Total bytes.
         total: u64,
     },
 }
@@ -183,11 +176,9 @@ pub enum Finding {
     },
     /// Much of the memory is activations, which checkpointing can free.
     Activations {
-        /// Bytes of activations.
         bytes: u64,
         /// Of these, the bytes that forward allocated before the kept history and that are still live.
         older: u64,
-        /// Total bytes.
         total: u64,
     },
 }
@@ -244,7 +235,7 @@ impl TriageReport {
                 device.backward();
                 device.prepare_phases();
             }
-            let leaks = LeakReport::of(recording, &leaks.rows_alone())?;
+            let leaks = LeakReport::of(recording, &leaks.rows_alone(true))?;
             for device in &wanted {
                 device.prepare_categories();
             }
@@ -273,7 +264,6 @@ impl TriageReport {
             .collect())
     }
 
-    /// The same with allocator settings.
     pub(crate) fn with_settings(mut self, mut settings: HashMap<DeviceId, SettingsAdvice>) -> Self {
         for device in &mut self.devices {
             device.settings = settings.remove(&device.peak.device);

@@ -6,33 +6,22 @@ use crate::cli::outcome::{Failure, Outcome};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command};
 use std::io::{self, Write};
 
-/// The purpose of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
-    /// Shows what is in a recording.
-    Look,
-    /// Explains it.
-    Explain,
-    /// Predicts.
-    Plan,
-    /// Fails when memory grows.
-    Guard,
-    /// Writes a file for others.
-    Share,
-    /// Prints input for other programs.
-    SetUp,
-}
-
-impl Group {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Look => "Look",
-            Self::Explain => "Explain",
-            Self::Plan => "Plan",
-            Self::Guard => "Guard",
-            Self::Share => "Share",
-            Self::SetUp => "Set up",
-        }
+names! {
+    /// The purpose of a command.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Group {
+        /// Shows what is in a recording.
+        Look = "Look",
+        /// Explains it.
+        Explain = "Explain",
+        /// Predicts.
+        Plan = "Plan",
+        /// Fails when memory grows.
+        Guard = "Guard",
+        /// Writes a file for others.
+        Share = "Share",
+        /// Prints input for other programs.
+        SetUp = "Set up",
     }
 }
 

@@ -118,9 +118,7 @@ impl Entry {
     }
 
     /// The command with the typed arguments.
-    ///
-    /// # Errors
-    /// If the arguments are not valid together.
+    /// Fails if the arguments are not valid together.
     pub fn parse(&self, matches: &ArgMatches) -> Result<Box<dyn Run>, clap::Error> {
         (self.parse)(matches)
     }

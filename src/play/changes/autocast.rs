@@ -85,7 +85,6 @@ fn native_sign(snapshot: &Snapshot) -> Option<bool> {
     has_native.then_some(false)
 }
 
-/// The innermost Python frame of a stack.
 fn innermost(sites: &Sites<'_>, stack: StackId) -> Option<FrameId> {
     let frames = sites.snapshot().stacks.frame_ids(stack);
     frames.iter().copied().find(|&frame| sites.kind(frame).is_python())

@@ -37,7 +37,6 @@ pub enum Change {
     },
     /// Another optimizer.
     Optimizer(Optimizer),
-    /// The optimizer on the CPU.
     OffloadOptimizer,
     /// Tensors saved for backward on the CPU: `torch.autograd.graph.save_on_cpu`.
     OffloadActivations,
@@ -45,13 +44,11 @@ pub enum Change {
     Inference,
     /// Logits and loss computed in chunks of tokens, each checkpointed.
     ChunkLoss {
-        /// Number of pieces.
         pieces: u32,
     },
     /// Several forward and backward passes for each optimizer step. The program is that of one pass; [`crate::analysis::fit`]
     /// provides passes with a batch that is this many times smaller.
     Accumulate {
-        /// Number of passes.
         passes: u32,
     },
 }
@@ -97,9 +94,7 @@ impl Change {
     }
 
     /// The name of an optimizer.
-    ///
-    /// # Errors
-    /// If the name is unknown, in words.
+    /// Fails if the name is unknown, in words.
     pub fn optimizer(text: &str) -> Result<Self, String> {
         let known = Optimizer::ALL.into_iter().find(|optimizer| optimizer.name() == text.to_ascii_lowercase());
         let names = || Optimizer::ALL.map(Optimizer::name).join(", ");

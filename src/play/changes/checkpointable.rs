@@ -54,7 +54,6 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         Self { device, choice, recomputing: choice.recomputing(device) }
     }
 
-    /// Number of forward passes.
     pub(crate) fn passes(&self) -> usize {
         self.choice.passes.entries.len()
     }
@@ -322,7 +321,6 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         self.device.sites().kind(function.frame) == FrameKind::User
     }
 
-    /// The change to the code for these calls of a function.
     pub(crate) fn change(&self, function: &ForwardFunction, passes: &[Vec<&Call>]) -> CodeChange {
         if self.device.sites().package_of(function.frame) == "transformers" {
             return CodeChange::Transformers;

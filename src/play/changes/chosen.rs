@@ -217,7 +217,6 @@ impl Choice {
         self.calls.function(id)
     }
 
-    /// Whether there are any forward functions.
     pub fn has_functions(&self) -> bool {
         !self.calls.functions.is_empty()
     }

@@ -434,7 +434,6 @@ impl Emit<'_> {
         self.patch.insert(place, free(allocation, self.entry));
     }
 
-    /// A step of a piece.
     fn again(&mut self, place: usize, step: &Step, made: &mut HashMap<u32, u32>) {
         if step.kind == StepKind::Alloc {
             let copy = self.alloc(place, step);

@@ -3,7 +3,6 @@
 /// A function that the recorded program already checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpointed {
-    /// The function.
     pub label: String,
     /// How often a forward pass calls it under `torch.utils.checkpoint`.
     pub calls: usize,
@@ -22,7 +21,6 @@ pub struct HeldByCalls {
     pub bytes: u64,
     /// Mean time of its calls in a forward pass, in microseconds, if the file has times.
     pub recompute_us: Option<i64>,
-    /// What to change to checkpoint them.
     pub change: CodeChange,
 }
 

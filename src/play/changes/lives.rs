@@ -31,7 +31,6 @@ pub(crate) struct Lives {
 }
 
 impl Lives {
-    /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         let Self { freed, made, removed, resized, beside, emptied, doubt: _, at_least: _ } = self;
         freed.is_empty()

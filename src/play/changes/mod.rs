@@ -67,15 +67,12 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use trained::{MOST_STATES, Trained};
 
-/// A changed program.
 #[derive(Clone, Debug)]
 pub struct Edited {
-    /// Its requests.
     pub program: Program,
     /// The recorded allocation that each of its allocations represents, as an index into
     /// [`crate::replay::History::allocations`]; `None` if no recorded allocation matches.
     pub origins: Vec<Option<u32>>,
-    /// Assumptions, one sentence for each change.
     pub assumptions: Vec<String>,
     /// Why figures may be far off: a change depends on something that the recording does not show. Empty if nothing is known
     /// to be missing.
@@ -85,7 +82,6 @@ pub struct Edited {
 }
 
 impl Edited {
-    /// A program without changes.
     pub(in crate::play) fn unchanged(program: Program, origins: Vec<Option<u32>>) -> Self {
         Self { program, origins, assumptions: Vec::new(), doubts: Vec::new(), moved: AllocationSet::default() }
     }
@@ -150,7 +146,6 @@ impl Edited {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub change: Change,
-    /// Why not.
     pub because: String,
 }
 

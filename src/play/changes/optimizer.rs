@@ -17,37 +17,24 @@ const BLOCK_8BIT: u64 = 256;
 /// Parameters with fewer elements count as vectors, whose second moment `Adafactor` keeps whole.
 const LEAST_MATRIX: u64 = 1 << 14;
 
-/// An optimizer that a program could use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Optimizer {
-    /// `torch.optim.AdamW`, and `Adam`, with their defaults for parameters on a device (`foreach`).
-    AdamW,
-    /// `bitsandbytes.optim.AdamW8bit`.
-    Adam8bit,
-    /// `torch.optim.Adafactor`.
-    Adafactor,
-    /// `torch.optim.SGD` without momentum.
-    Sgd,
-    /// `torch.optim.SGD` with momentum.
-    Momentum,
+names! {
+    /// An optimizer that a program could use.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Optimizer {
+        /// `torch.optim.AdamW`, and `Adam`, with their defaults for parameters on a device (`foreach`).
+        AdamW = "adamw",
+        Adam8bit = "adam8bit",
+        Adafactor = "adafactor",
+        /// `torch.optim.SGD` without momentum.
+        Sgd = "sgd",
+        /// `torch.optim.SGD` with momentum.
+        Momentum = "momentum",
+    }
 }
 
 impl Optimizer {
-    /// All of them.
     pub const ALL: [Self; 5] = [Self::AdamW, Self::Adam8bit, Self::Adafactor, Self::Sgd, Self::Momentum];
 
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::AdamW => "adamw",
-            Self::Adam8bit => "adam8bit",
-            Self::Adafactor => "adafactor",
-            Self::Sgd => "sgd",
-            Self::Momentum => "momentum",
-        }
-    }
-
-    /// The assumption about it.
     fn assumption(self) -> &'static str {
         match self {
             Self::AdamW => {
@@ -84,7 +71,6 @@ impl Optimizer {
         }
     }
 
-    /// Number of states of a parameter.
     pub(super) fn per_parameter(self) -> u32 {
         match self {
             Self::Sgd => 0,

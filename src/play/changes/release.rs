@@ -20,7 +20,6 @@ const MOST_EVENTS: usize = 256;
 struct Event<'a> {
     /// The first entry that allocates a block.
     entry: u32,
-    /// The instant after it.
     until: Instant,
     /// The blocks that it allocates or returns, as indexes into [`crate::replay::History::allocations`].
     made: &'a [u32],

@@ -19,7 +19,6 @@ const NOBODY: u32 = u32::MAX;
 /// A program while it is changed.
 #[derive(Clone, Debug)]
 pub(super) struct Rewrite {
-    /// The current program.
     pub program: Program,
     /// The recorded allocation that each allocation represents.
     origins: Vec<u32>,
@@ -54,7 +53,6 @@ impl Patch {
         self.inserted.push((place, step));
     }
 
-    /// Removes an allocation.
     pub fn remove(&mut self, allocation: u32) {
         self.gone.push(allocation);
     }
@@ -76,7 +74,6 @@ impl Patch {
         self.replacements.insert(allocation, replacement);
     }
 
-    /// Changes the requested bytes of an allocation.
     pub fn resize(&mut self, allocation: u32, bytes: u64) {
         self.sizes.insert(allocation, bytes);
     }
@@ -103,7 +100,6 @@ pub(super) fn is_free(kind: StepKind) -> bool {
 }
 
 impl Rewrite {
-    /// A program before any change.
     pub fn of(program: &Program) -> Self {
         let origins = (0..program.allocations as u32).collect();
         let has_other_requests = !program.start.pieces.is_empty();
@@ -145,7 +141,6 @@ impl Rewrite {
         places
     }
 
-    /// Applies a patch.
     pub fn apply(&mut self, patch: Patch) {
         let Patch { mut inserted, gone, kept, replacements, sizes, moved } = patch;
         inserted.sort_rows_by_key(|&(place, _)| place);
@@ -205,7 +200,6 @@ impl Rewrite {
         self.program.steps = Arc::new(steps);
     }
 
-    /// The number of a stream and private pool.
     fn pool(&mut self, (stream, private): (u64, Option<PoolId>)) -> u16 {
         let wanted = (stream, private.filter(|&pool| pool != PoolId::default()));
         let known = self.program.pools.iter().position(|&pool| pool == wanted);

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, HashMap};
 /// What happens to the gradients of other ranks' parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OtherGradients {
-    /// They are freed as recorded.
     AsRecorded,
     /// The rank's optimizer frees only its own gradients, so the others stay live.
     Stay,

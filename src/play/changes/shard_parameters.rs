@@ -19,7 +19,6 @@ use std::ops::Range;
 struct Unit {
     /// Instants of the call.
     forward: Range<u32>,
-    /// Instants of its backward.
     backward: Range<u32>,
     /// Its gradients, as indexes into [`crate::replay::History::allocations`].
     gradients: Vec<u32>,
@@ -31,7 +30,6 @@ struct Unit {
 struct Pass {
     entries: Range<u32>,
     units: Vec<Unit>,
-    /// Gradients of the root.
     gradients: Vec<u32>,
     bytes: u64,
 }
@@ -95,7 +93,6 @@ pub(super) fn apply(
     })
 }
 
-/// The communication between ranks.
 struct Communication<'a> {
     rewrite: &'a mut Rewrite,
     patch: &'a mut Patch,

@@ -109,7 +109,6 @@ impl Trained {
         all.flat_map(|(&bytes, &count)| std::iter::repeat_n(bytes, count as usize)).collect()
     }
 
-    /// Their total bytes.
     pub fn bytes(&self) -> u64 {
         self.gradients
             .iter()

@@ -39,27 +39,24 @@ const PLAYS_OF_A_LINE: u64 = 20;
 /// Why there is no prediction if the simulation does not fail like the recording.
 const FITS_REPEATED: &str = "in simulation, repeating the last complete step fits the device on which the program ran out of memory; how the failed step differs is unknown";
 
-/// Options of a search for plans.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct PlanOptions {
-    /// Total capacity of the device in bytes, as in PyTorch's messages; needed unless a failed request shows it.
-    pub capacity: Option<u64>,
-    /// Bytes of the device that CUDA itself uses; if not given, the bytes that a failed request shows, or else
-    /// [`crate::play::DEFAULT_CONTEXT`].
-    pub context: Option<u64>,
-    /// The selected devices; empty for all.
-    pub devices: Vec<DeviceId>,
+options! {
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct PlanOptions {
+        /// Total capacity of the device in bytes, as in PyTorch's messages; needed unless a failed request shows it.
+        pub capacity: Option<u64>,
+        /// Bytes of the device that CUDA itself uses; if not given, the bytes that a failed request shows, or else
+        /// [`crate::play::DEFAULT_CONTEXT`].
+        pub context: Option<u64>,
+        /// The selected devices; empty for all.
+        pub devices: Vec<DeviceId>,
+    }
 }
 
-setters!(PlanOptions { capacity: Option<u64>, context: Option<u64>, devices: Vec<DeviceId> });
-
-/// Plans for the program of one device.
 #[allow(clippy::struct_excessive_bools, reason = "they answer independent questions")]
 #[derive(Clone, Debug)]
 pub struct DevicePlans {
     pub device: DeviceId,
-    /// The goal of the search.
     pub goal: Goal,
     /// Bytes that the allocator can use, if a device was given.
     pub capacity: Option<u64>,
@@ -108,13 +105,10 @@ pub struct DevicePlans {
     pub generation: Option<std::result::Result<Generation, &'static str>>,
     /// Mean time of a forward pass in microseconds, if the file has times.
     pub forward_us: Option<i64>,
-    /// What the recording lacks.
     pub completeness: Completeness,
-    /// Anomalies of the recording.
     pub anomalies: Anomalies,
 }
 
-/// Plans for all devices.
 #[derive(Clone, Debug, Default)]
 pub struct PlanReport {
     /// The selected devices, in order, without pinned host memory, which no device limits.
@@ -123,9 +117,7 @@ pub struct PlanReport {
 
 impl PlanReport {
     /// Searches for plans that make the programs fit a device.
-    ///
-    /// # Errors
-    /// If a device is named that the recording does not have, or neither a capacity is given nor one is recorded.
+    /// Fails if a device is named that the recording does not have, or neither a capacity is given nor one is recorded.
     pub fn of(recording: &Devices<'_>, options: &PlanOptions) -> Result<Self> {
         let wanted = Self::wanted(recording, options)?;
         let devices = ask_each(&wanted, |device| DevicePlans::of(device, options))?.0;
@@ -133,9 +125,7 @@ impl PlanReport {
     }
 
     /// The devices for which there are plans.
-    ///
-    /// # Errors
-    /// If a device is named that the recording does not have.
+    /// Fails if a device is named that the recording does not have.
     pub(crate) fn wanted<'d, 'a>(recording: &'d Devices<'a>, options: &PlanOptions) -> Result<Vec<&'d Device<'a>>> {
         let mut wanted = recording.wanted(&options.devices)?;
         wanted.retain(|device| device.id() > HOST_DEVICE);
@@ -145,9 +135,7 @@ impl PlanReport {
 
 impl DevicePlans {
     /// Searches for plans that make the program of one device fit.
-    ///
-    /// # Errors
-    /// If neither a capacity is given nor one is recorded.
+    /// Fails if neither a capacity is given nor one is recorded.
     pub fn of(device: &Device<'_>, options: &PlanOptions) -> Result<Self> {
         Self::within(device, options, STEPS)
     }

@@ -42,12 +42,10 @@ impl Moves {
         Self { others, loss_us: loss.and_then(|loss| loss.forward_us), ..Self::checkpoints(functions) }
     }
 
-    /// Checkpointing alone.
     pub fn checkpoints(functions: Vec<HeldByCalls>) -> Self {
         Self { functions: worthwhile(functions), others: Vec::new(), loss_us: None }
     }
 
-    /// The function that a change checkpoints.
     pub fn function(&self, change: &Change) -> Option<&HeldByCalls> {
         let Change::Checkpoint { site, .. } = change else { return None };
         self.functions.iter().find(|function| function.label == *site)
@@ -111,7 +109,6 @@ pub(super) fn sparser(function: &HeldByCalls) -> impl Iterator<Item = usize> + u
     (2..=calls.min(MOST_EVERY)).filter(differs)
 }
 
-/// The change that checkpoints some of the calls of a function.
 pub(super) fn checkpoint(function: &HeldByCalls, every: usize) -> Change {
     Change::Checkpoint { site: function.label.clone(), every }
 }
@@ -119,7 +116,6 @@ pub(super) fn checkpoint(function: &HeldByCalls, every: usize) -> Change {
 /// The difficulty of checkpointing a function.
 pub(super) const CHECKPOINT: u32 = 2;
 
-/// The difficulty of a plan.
 pub(super) fn trouble_of<'c>(has_other_settings: bool, changes: impl IntoIterator<Item = &'c Change>) -> u32 {
     u32::from(has_other_settings) + changes.into_iter().map(trouble).sum::<u32>()
 }

@@ -13,7 +13,6 @@ pub(super) const STEPS_OF_NEEDS: u64 = 4_000_000;
 pub struct Plan {
     /// Allocator settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them; `None` for the recorded ones.
     pub alloc_conf: Option<String>,
-    /// Changes to the program.
     pub changes: Vec<PlannedChange>,
     /// Whether the simulated program differs from the recorded one: with changes, or without known mistakes.
     pub is_changed: bool,
@@ -36,7 +35,6 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan for a combination that was simulated.
     pub(super) fn of(simulator: &Simulator, search: &Search<'_, '_, '_>, moves: &Moves, tried: Tried) -> Option<Self> {
         let settings = &search.settings[tried.settings];
         let Changed { program, assumptions, doubts } = search.program(&tried.changes).ok()?;
@@ -72,7 +70,6 @@ impl Plan {
     }
 }
 
-/// A change in a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedChange {
     pub change: Change,

@@ -25,7 +25,6 @@ const TOGETHER: usize = 4;
 /// With this many plans that have at most one of the other changes, the search does not combine several.
 const ENOUGH: usize = 2;
 
-/// The goal of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// Every request is served on a device with this many bytes for the allocator.
@@ -45,7 +44,6 @@ impl Goal {
 /// The goal and the budget of a search.
 #[derive(Clone, Debug)]
 pub(super) struct Sought {
-    /// The goal of the search.
     pub goal: Goal,
     /// The step to repeat after the program, if it ends before the recording does.
     pub repeat: Option<Repeat>,
@@ -57,10 +55,8 @@ pub(super) struct Sought {
     pub below: Option<u32>,
 }
 
-/// A program with changes, if there are any.
 pub(super) struct Changed<'s> {
     pub program: Cow<'s, Program>,
-    /// The assumptions, one sentence for each change.
     pub assumptions: Vec<String>,
     /// Why its figures may be far off.
     pub doubts: Vec<String>,
@@ -102,7 +98,6 @@ impl Tried {
     }
 }
 
-/// The result of a search.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// Plans that fit; no plan contains all changes of another one.
@@ -153,7 +148,6 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         }
     }
 
-    /// The goal of the search.
     pub fn goal(&self) -> Goal {
         self.goal
     }

@@ -109,7 +109,6 @@ fn begin_of_first(track: Track<'_>, forward: u32, end: u32) -> u32 {
     before.filter(is_like).last().unwrap_or(forward)
 }
 
-/// A request of a step.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     entry: u32,

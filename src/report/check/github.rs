@@ -10,9 +10,6 @@ use crate::report::common::words::starred;
 use std::io::{self, Write};
 
 /// Writes a line for each budget. `in_repository` turns a recorded path into one of the repository, if it is there.
-///
-/// # Errors
-/// If writing fails.
 pub fn write(
     inputs: &[CheckedInput],
     in_repository: &dyn Fn(&str) -> Option<String>,
@@ -70,7 +67,6 @@ fn message(text: &str) -> String {
     lines.join("%0A")
 }
 
-/// A property of a command.
 fn property(text: &str) -> String {
     let text = safe(text).replace('%', "%25");
     text.replace('\r', "%0D").replace('\n', "%0A").replace(':', "%3A").replace(',', "%2C")

@@ -2,7 +2,7 @@
 
 use super::words::{CheckedInput, doubt};
 use crate::analysis::check::{Amount, Basis, Check, CheckKind, CheckVerdict, CheckedDevice, Culprit};
-use crate::report::common::json::InputHead;
+use crate::report::common::json::{InputHead, keys};
 use crate::report::peak::json::MeasuredDevice;
 use crate::wire::SCHEMA_VERSION;
 use serde::Serialize;
@@ -68,58 +68,72 @@ pub enum CheckOutcome<'a> {
     Unread(UnreadInput<'a>),
 }
 
-/// One budget on one device.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CheckRow<'a> {
-    /// What is limited: `max-peak`, `max-reserved`, `max-fragmentation`, `max-leak`, `max-site`, `max-residue`, `baseline-peak`
-    /// or `baseline-reserved`.
-    pub name: &'static str,
-    /// The entry of `memviz.toml` that limits it; null for flags.
-    pub budget: Option<&'a str>,
-    /// The expression of `max-site`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pattern: Option<&'a str>,
-    /// The instants of `max-residue`, as `A..B`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub between: Option<&'a str>,
-    /// The device; null if the recording has none.
-    pub device: Option<i32>,
-    /// The limit. Null if its baseline does not have it, and for `max-fragmentation`.
-    pub limit_bytes: Option<u64>,
-    /// The measured value: exact, or a bound as in `bound`. Null if unknown, and for `max-fragmentation`.
-    pub measured_bytes: Option<u64>,
-    /// The limit of `max-fragmentation`, from 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit_share: Option<f64>,
-    /// The inactive share measured, from 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub measured_share: Option<f64>,
-    /// `lower` or `upper` if the measured value is only a bound.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bound: Option<&'static str>,
-    /// The limit minus the measured value; null if it is not judged, and for `max-fragmentation`.
-    pub headroom_bytes: Option<i128>,
-    /// Whether the limit is known to be met.
-    pub passed: bool,
-    /// `passed`, `failed` or `unknown`.
-    pub verdict: &'static str,
-    /// Why it is not known exactly.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// Number of recorded sites at the peak that the expression of `max-site` matches, or 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub matching_sites: Option<usize>,
-    /// The meaning of the bytes of `sites`: `held`, `grown`, `reserved`, `pinned`, `leaked` or `born`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
-    pub basis: Option<Basis>,
-    /// The sites that caused an exceeded limit, the largest first.
-    #[serde(skip_serializing_if = "<[Culprit]>::is_empty")]
-    pub sites: &'a [Culprit],
+keys! { schema
+    /// One budget on one device.
+    pub struct CheckRow<'a>(check: &'a Check) {
+        let bytes = |amount: Option<Amount>| match amount {
+            Some(Amount::Bytes(bytes)) => Some(bytes),
+            _ => None,
+        };
+        let share = |amount: Option<Amount>| match amount {
+            Some(Amount::Share(share)) => Some(share),
+            _ => None,
+        };
+        let (measured, bound) = check.measured();
+        /// What is limited: `max-peak`, `max-reserved`, `max-fragmentation`, `max-leak`, `max-site`, `max-residue`, `baseline-peak`
+        /// or `baseline-reserved`.
+        pub name: &'static str = check.kind.name(),
+        /// The entry of `memviz.toml` that limits it; null for flags.
+        pub budget: Option<&'a str> = check.budget.as_deref(),
+        /// The expression of `max-site`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub pattern: Option<&'a str> = match &check.kind {
+            CheckKind::MaxSite(pattern) => Some(pattern),
+            _ => None,
+        },
+        /// The instants of `max-residue`, as `A..B`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub between: Option<&'a str> = match &check.kind {
+            CheckKind::MaxResidue(between) => Some(between),
+            _ => None,
+        },
+        /// The device; null if the recording has none.
+        pub device: Option<i32> = check.device,
+        /// The limit. Null if its baseline does not have it, and for `max-fragmentation`.
+        pub limit_bytes: Option<u64> = bytes(check.limit),
+        /// The measured value: exact, or a bound as in `bound`. Null if unknown, and for `max-fragmentation`.
+        pub measured_bytes: Option<u64> = bytes(measured),
+        /// The limit of `max-fragmentation`, from 0 to 1.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub limit_share: Option<f64> = share(check.limit),
+        /// The inactive share measured, from 0 to 1.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub measured_share: Option<f64> = share(measured),
+        /// `lower` or `upper` if the measured value is only a bound.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub bound: Option<&'static str> = bound,
+        /// The limit minus the measured value; null if it is not judged, and for `max-fragmentation`.
+        pub headroom_bytes: Option<i128> = check.headroom_bytes(),
+        /// Whether the limit is known to be met.
+        pub passed: bool = check.verdict == CheckVerdict::Passed,
+        /// `passed`, `failed` or `unknown`.
+        pub verdict: &'static str = check.verdict.name(),
+        /// Why it is not known exactly.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub reason: Option<String> = check.doubt.as_ref().map(doubt),
+        /// Number of recorded sites at the peak that the expression of `max-site` matches, or 0.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub matching_sites: Option<usize> = check.matching_sites,
+        /// The meaning of the bytes of `sites`: `held`, `grown`, `reserved`, `pinned`, `leaked` or `born`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(test, schemars(with = "Option<String>"))]
+        pub basis: Option<Basis> = (check.verdict == CheckVerdict::Failed).then_some(check.culprits.basis),
+        /// The sites that caused an exceeded limit, the largest first.
+        #[serde(skip_serializing_if = "<[Culprit]>::is_empty")]
+        pub sites: &'a [Culprit] = &check.culprits.sites,
+    }
 }
 
-/// The whole answer about one input.
 pub fn check(input: &CheckedInput) -> CheckOutcome<'_> {
     match &input.answer {
         Ok((head, report)) => CheckOutcome::Answer(Box::new(CheckAnswer {
@@ -128,7 +142,7 @@ pub fn check(input: &CheckedInput) -> CheckOutcome<'_> {
             input: head.clone(),
             passed: report.verdict() == CheckVerdict::Passed,
             verdict: report.verdict().name(),
-            checks: report.checks.iter().map(CheckRow::from).collect(),
+            checks: report.checks.iter().map(CheckRow::of).collect(),
             devices: report.devices.iter().map(MeasuredDevice::from).collect(),
         })),
         Err(error) => CheckOutcome::Unread(UnreadInput {
@@ -147,44 +161,5 @@ pub fn check(input: &CheckedInput) -> CheckOutcome<'_> {
 impl<'a> From<&'a CheckedDevice> for MeasuredDevice<'a> {
     fn from(device: &'a CheckedDevice) -> Self {
         Self::new(&device.peak, &device.allocated, &device.reserved)
-    }
-}
-
-impl<'a> From<&'a Check> for CheckRow<'a> {
-    fn from(check: &'a Check) -> Self {
-        let bytes = |amount: Option<Amount>| match amount {
-            Some(Amount::Bytes(bytes)) => Some(bytes),
-            _ => None,
-        };
-        let share = |amount: Option<Amount>| match amount {
-            Some(Amount::Share(share)) => Some(share),
-            _ => None,
-        };
-        let (measured, bound) = check.measured();
-        Self {
-            name: check.kind.name(),
-            budget: check.budget.as_deref(),
-            pattern: match &check.kind {
-                CheckKind::MaxSite(pattern) => Some(pattern),
-                _ => None,
-            },
-            between: match &check.kind {
-                CheckKind::MaxResidue(between) => Some(between),
-                _ => None,
-            },
-            device: check.device,
-            limit_bytes: bytes(check.limit),
-            measured_bytes: bytes(measured),
-            limit_share: share(check.limit),
-            measured_share: share(measured),
-            bound,
-            headroom_bytes: check.headroom_bytes(),
-            passed: check.verdict == CheckVerdict::Passed,
-            verdict: check.verdict.name(),
-            reason: check.doubt.as_ref().map(doubt),
-            matching_sites: check.matching_sites,
-            basis: (check.verdict == CheckVerdict::Failed).then_some(check.culprits.basis),
-            sites: &check.culprits.sites,
-        }
     }
 }

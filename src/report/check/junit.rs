@@ -9,9 +9,6 @@ use crate::report::common::words::starred;
 use std::io::{self, Write};
 
 /// Writes one document.
-///
-/// # Errors
-/// If writing fails.
 pub fn write(inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
     let sums = inputs.iter().map(Counts::of).fold(Counts::default(), Counts::plus);
     writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;

@@ -6,9 +6,6 @@ use crate::report::common::gauges::Gauges;
 use std::io::{self, Write};
 
 /// Writes a gauge for each budget on each device: whether it is exceeded, its limit and the measured value.
-///
-/// # Errors
-/// If writing fails.
 pub fn write(inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
     let mut gauges = Gauges(out);
     let name = "check_verdict";

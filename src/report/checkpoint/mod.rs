@@ -11,27 +11,8 @@ pub(crate) mod words;
 pub use picture::draw;
 
 use crate::analysis::checkpoint::CheckpointReport;
-use crate::report::common::document::Document;
-use crate::report::common::no_commands;
-use crate::report::{Answer, Head, Rows, Source};
-use std::io::{self, Write};
+use crate::report::common::answer::answer;
+use crate::report::{Head, Source};
 
-impl Answer for CheckpointReport {
-    const COMMAND: &'static str = "checkpoint";
-    type About<'a> = Source<'a>;
-    type Json = Head<'static, json::CheckpointDevice<'static>>;
-
-    fn document(&self, source: Source<'_>) -> Document {
-        document::document(source, self)
-    }
-
-    fn json(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
-        no_commands::write(&json::checkpoint(source, self), out)
-    }
-}
-
-impl Rows for CheckpointReport {
-    fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        csv::write(self, out)
-    }
-}
+answer!(CheckpointReport, "checkpoint", 'a: Source<'a>,
+    json::checkpoint => Head<'static, json::CheckpointDevice<'static>>);

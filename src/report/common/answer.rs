@@ -20,42 +20,54 @@ pub trait Answer {
     /// The object that [`Answer::json`] writes, for its schema: see [`crate::report::schema`].
     type Json;
 
-    /// The answer for people.
     fn document(&self, about: Self::About<'_>) -> Document;
 
     /// Writes text for people.
-    ///
-    /// # Errors
-    /// If writing fails.
     fn text(&self, about: Self::About<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
         self.document(about).text(style, out)
     }
 
     /// Writes GitHub Flavored Markdown.
-    ///
-    /// # Errors
-    /// If writing fails.
     fn markdown(&self, about: Self::About<'_>, out: &mut dyn Write) -> io::Result<()> {
         self.document(about).markdown(out)
     }
 
     /// Writes JSON: an object and a newline, or an object on each line.
-    ///
-    /// # Errors
-    /// If writing fails.
     fn json(&self, about: Self::About<'_>, out: &mut dyn Write) -> io::Result<()>;
 }
 
 /// An answer that is also a table of figures.
 pub trait Rows: Answer {
     /// Writes RFC 4180 with a header line, bytes as integers.
-    ///
-    /// # Errors
-    /// If writing fails.
     fn csv(&self, out: &mut dyn Write) -> io::Result<()>;
 }
 
-/// The table of an answer, if it follows the answer itself.
+/// Implements [`Answer`] and [`Rows`] for a result with the modules `document`, `json` and `csv` of its report.
+macro_rules! answer {
+    ($result:ty, $command:literal, $life:lifetime: $about:ty, $write:path => $json:ty) => {
+        impl $crate::report::Answer for $result {
+            const COMMAND: &'static str = $command;
+            type About<$life> = $about;
+            type Json = $json;
+
+            fn document(&self, about: Self::About<'_>) -> $crate::report::Document {
+                document::document(about, self)
+            }
+
+            fn json(&self, about: Self::About<'_>, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+                $crate::report::common::no_commands::write(&$write(about, self), out)
+            }
+        }
+
+        impl $crate::report::Rows for $result {
+            fn csv(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+                csv::write(self, out)
+            }
+        }
+    };
+}
+pub(crate) use answer;
+
 #[derive(Serialize)]
 struct Table<'a> {
     csv: Cow<'a, str>,
@@ -84,9 +96,6 @@ impl AnswerFormat {
     pub const ALL: [Self; 5] = [Self::Text, Self::Json, Self::Csv, Self::Markdown, Self::JsonAndCsv];
 
     /// Writes an answer in this format.
-    ///
-    /// # Errors
-    /// If writing fails.
     pub fn write<A: Rows>(
         self,
         answer: &A,

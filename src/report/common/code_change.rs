@@ -6,7 +6,6 @@ use crate::play::changes::CodeChange;
 /// The source of times.
 pub const TIMES: &str = "recorded CPU time, not time on the GPU";
 
-/// A change to the code: where, and the new code.
 pub fn change(change: &CodeChange) -> (String, &'static str) {
     match change {
         CodeChange::Wrap { caller, others } => {
@@ -26,7 +25,6 @@ pub fn change(change: &CodeChange) -> (String, &'static str) {
     }
 }
 
-/// How to wrap calls, at these lines if they are known.
 pub fn wrap(lines: Option<(&str, &[String])>, calls: &str) -> (String, &'static str) {
     let place = lines.map_or(String::new(), |(caller, others)| format!("{}, ", at(caller, others)));
     (

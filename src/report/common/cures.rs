@@ -4,7 +4,7 @@ use super::document::{Document, Tone};
 use crate::analysis::advice::{Advice, Alternative, CodeLine, Lowered, RuleKind, Saving};
 use crate::model::bytes::Bytes;
 use crate::play::Trust;
-use serde::Serialize;
+use crate::report::common::json::keys;
 
 /// Number of changes on a first screen.
 pub(crate) const MOST: usize = 3;
@@ -12,122 +12,85 @@ pub(crate) const MOST: usize = 3;
 /// What the bytes mean if a request failed: the memory needed if it had been served.
 pub(crate) const INCLUDES: &str = "savings and totals are for a device on which no request fails";
 
-/// Something to change in the program.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct AdviceRow {
-    /// The mistake.
-    pub kind: &'static str,
-    /// What to change, as a request.
-    pub change: String,
-    /// The line with the mistake; empty if no stack contains it.
-    #[serde(rename = "where")]
-    pub place: Vec<AdviceLine>,
-    /// The evidence for the mistake, in a sentence.
-    pub evidence: String,
-    /// Bytes that the change saves at the peak of allocated bytes, in a simulation: negative if it raises the peak;
-    /// null if nothing was simulated.
-    pub saves_allocated_bytes: Option<i64>,
-    /// The same for reserved bytes.
-    pub saves_reserved_bytes: Option<i64>,
-    /// The cost of the change.
-    pub cost: AdviceCost,
-    /// How far you can trust the allocated bytes.
-    pub trust: Trust,
-    /// How far you can trust the reserved bytes: less if the recording starts with free segments, which no change to
-    /// the recorded program removes.
-    pub reserved_trust: Trust,
-    /// Why the allocated bytes are less certain; empty if they are exact.
-    pub because: String,
-    /// Whether the allocated bytes are a lower bound: the change may save more.
-    pub at_least: bool,
-    /// The lines of Python that make the change; empty if they depend on the program.
-    pub code: String,
-    /// Other changes that cure the same mistake, each in place of this one.
-    pub alternatives: Vec<AlternativeRow>,
-}
-
-/// Another change that cures a mistake.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct AlternativeRow {
-    /// What to change, as a request.
-    pub change: String,
-    /// Bytes that the change saves at the peak of allocated bytes, in a simulation: negative if it raises the peak;
-    /// null if nothing was simulated.
-    pub saves_allocated_bytes: Option<i64>,
-    /// The same for reserved bytes.
-    pub saves_reserved_bytes: Option<i64>,
-    /// How far you can trust the allocated bytes.
-    pub trust: Trust,
-    /// How far you can trust the reserved bytes.
-    pub reserved_trust: Trust,
-    /// Why the allocated bytes are less certain; empty if they are exact.
-    pub because: String,
-    /// Whether the allocated bytes are a lower bound: the change may save more.
-    pub at_least: bool,
-    /// The lines of Python that make the change.
-    pub code: String,
-}
-
-/// A line of code.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct AdviceLine {
-    /// The file, as recorded.
-    pub file: String,
-    /// The line.
-    pub line: u64,
-    /// The function.
-    pub function: String,
-}
-
-/// The cost of a change.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct AdviceCost {
-    /// The cost in words; null if there is none.
-    pub words: Option<String>,
-    /// Total bytes that the changed program copies to the CPU; null if it copies none.
-    pub copies_bytes: Option<u64>,
-}
-
-impl From<&Advice> for AdviceRow {
-    fn from(advice: &Advice) -> Self {
-        let line =
-            |line: &CodeLine| AdviceLine { file: line.file.clone(), line: line.line, function: line.function.clone() };
+keys! { schema
+    /// Something to change in the program.
+    pub struct AdviceRow(advice: &Advice) {
         let Figures { allocated, reserved, trust, reserved_trust, because, at_least } = Figures::of(&advice.saving);
-        Self {
-            kind: advice.kind.name(),
-            change: advice.change.clone(),
-            place: advice.line.iter().map(line).collect(),
-            evidence: advice.evidence.clone(),
-            saves_allocated_bytes: allocated,
-            saves_reserved_bytes: reserved,
-            cost: AdviceCost { words: advice.cost.clone(), copies_bytes: advice.copies },
-            trust,
-            reserved_trust,
-            because,
-            at_least,
-            code: advice.code.join("\n"),
-            alternatives: advice.alternatives.iter().map(AlternativeRow::from).collect(),
-        }
+        /// The mistake.
+        pub kind: &'static str = advice.kind.name(),
+        /// What to change, as a request.
+        pub change: String = advice.change.clone(),
+        /// The line with the mistake; empty if no stack contains it.
+        #[serde(rename = "where")]
+        pub place: Vec<AdviceLine> = advice.line.iter().map(AdviceLine::of).collect(),
+        /// The evidence for the mistake, in a sentence.
+        pub evidence: String = advice.evidence.clone(),
+        /// Bytes that the change saves at the peak of allocated bytes, in a simulation: negative if it raises the peak;
+        /// null if nothing was simulated.
+        pub saves_allocated_bytes: Option<i64> = allocated,
+        /// The same for reserved bytes.
+        pub saves_reserved_bytes: Option<i64> = reserved,
+        /// The cost of the change.
+        pub cost: AdviceCost = AdviceCost::of(advice),
+        /// How far you can trust the allocated bytes.
+        pub trust: Trust = trust,
+        /// How far you can trust the reserved bytes: less if the recording starts with free segments, which no change to
+        /// the recorded program removes.
+        pub reserved_trust: Trust = reserved_trust,
+        /// Why the allocated bytes are less certain; empty if they are exact.
+        pub because: String = because,
+        /// Whether the allocated bytes are a lower bound: the change may save more.
+        pub at_least: bool = at_least,
+        /// The lines of Python that make the change; empty if they depend on the program.
+        pub code: String = advice.code.join("\n"),
+        /// Other changes that cure the same mistake, each in place of this one.
+        pub alternatives: Vec<AlternativeRow> = advice.alternatives.iter().map(AlternativeRow::of).collect(),
     }
 }
 
-impl From<&Alternative> for AlternativeRow {
-    fn from(other: &Alternative) -> Self {
+keys! { schema
+    /// Another change that cures a mistake.
+    pub struct AlternativeRow(other: &Alternative) {
         let Figures { allocated, reserved, trust, reserved_trust, because, at_least } = Figures::of(&other.saving);
-        Self {
-            change: other.change.clone(),
-            saves_allocated_bytes: allocated,
-            saves_reserved_bytes: reserved,
-            trust,
-            reserved_trust,
-            because,
-            at_least,
-            code: other.code.join("\n"),
-        }
+        /// What to change, as a request.
+        pub change: String = other.change.clone(),
+        /// Bytes that the change saves at the peak of allocated bytes, in a simulation: negative if it raises the peak;
+        /// null if nothing was simulated.
+        pub saves_allocated_bytes: Option<i64> = allocated,
+        /// The same for reserved bytes.
+        pub saves_reserved_bytes: Option<i64> = reserved,
+        /// How far you can trust the allocated bytes.
+        pub trust: Trust = trust,
+        /// How far you can trust the reserved bytes.
+        pub reserved_trust: Trust = reserved_trust,
+        /// Why the allocated bytes are less certain; empty if they are exact.
+        pub because: String = because,
+        /// Whether the allocated bytes are a lower bound: the change may save more.
+        pub at_least: bool = at_least,
+        /// The lines of Python that make the change.
+        pub code: String = other.code.join("\n"),
+    }
+}
+
+keys! { schema
+    /// A line of code.
+    pub struct AdviceLine(line: &CodeLine) {
+        /// The file, as recorded.
+        pub file: String = line.file.clone(),
+        /// The line.
+        pub line: u64 = line.line,
+        /// The function.
+        pub function: String = line.function.clone(),
+    }
+}
+
+keys! { schema
+    /// The cost of a change.
+    pub struct AdviceCost(advice: &Advice) {
+        /// The cost in words; null if there is none.
+        pub words: Option<String> = advice.cost.clone(),
+        /// Total bytes that the changed program copies to the CPU; null if it copies none.
+        pub copies_bytes: Option<u64> = advice.copies,
     }
 }
 
@@ -228,7 +191,6 @@ pub(crate) fn instead(other: &Alternative) -> String {
     format!("or {}: {}", other.change, saves(&other.saving))
 }
 
-/// The whole change in a sentence.
 pub(crate) fn sentence(advice: &Advice) -> String {
     format!("{}: {}; {}", change(advice), effect(advice), advice.evidence)
 }

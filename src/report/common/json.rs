@@ -15,6 +15,32 @@ use indexmap::IndexMap;
 use serde::Serialize;
 use std::borrow::Cow;
 
+/// Defines an object of the JSON with the description, type and value of each key. `of` takes what the values are
+/// computed from. Objects with `schema` are part of the schema.
+macro_rules! keys {
+    (schema $($object:tt)+) => {
+        $crate::report::common::json::keys! { #[cfg_attr(test, derive(schemars::JsonSchema))] $($object)+ }
+    };
+    ($(#[$object:meta])* $vis:vis struct $name:ident $(<$life:lifetime>)? ($($from:ident: $source:ty),+ $(,)?) {
+        $(let $pattern:pat = $local:expr;)*
+        $($(#[$key_is:meta])* pub $key:ident: $type:ty = $value:expr,)+
+    }) => {
+        $(#[$object])*
+        #[derive(Debug, serde::Serialize)]
+        $vis struct $name $(<$life>)? {
+            $($(#[$key_is])* pub $key: $type,)+
+        }
+
+        impl $(<$life>)? $name $(<$life>)? {
+            $vis fn of($($from: $source),+) -> Self {
+                $(let $pattern = $local;)*
+                Self { $($key: $value,)+ }
+            }
+        }
+    };
+}
+pub(crate) use keys;
+
 /// The start of every answer.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -35,13 +61,12 @@ pub struct Head<'a, D> {
 }
 
 impl<'a, D> Head<'a, D> {
-    /// The head of an answer about a recording, with the answer.
     pub(crate) fn of<A: Answer>(source: Source<'a>, comparison: Option<&'a Comparison>, devices: Vec<D>) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
             command: A::COMMAND,
             input: InputHead::of(source),
-            comparison: comparison.map(DeviceComparison::from),
+            comparison: comparison.map(DeviceComparison::of),
             devices,
         }
     }
@@ -81,11 +106,16 @@ pub struct AnomalyCounts {
 }
 
 impl AnomalyCounts {
-    pub(crate) fn add(&mut self, anomalies: &Anomalies) {
-        self.total += anomalies.total();
-        for anomaly in anomalies.kinds() {
-            *self.kinds.entry(anomaly.kind.name()).or_default() += anomaly.count;
+    /// The sums over devices.
+    pub(crate) fn of<'a>(devices: impl IntoIterator<Item = &'a Anomalies>) -> Self {
+        let mut sums = Self::default();
+        for anomalies in devices {
+            sums.total += anomalies.total();
+            for anomaly in anomalies.kinds() {
+                *sums.kinds.entry(anomaly.kind.name()).or_default() += anomaly.count;
+            }
         }
+        sums
     }
 }
 
@@ -98,19 +128,15 @@ impl<'a> InputHead<'a> {
     /// Every answer's data about its input.
     pub fn of(source: Source<'a>) -> Self {
         let recording = source.recording;
-        let mut anomalies = AnomalyCounts::default();
-        for history in &recording.histories {
-            anomalies.add(&history.anomalies);
-        }
         Self {
             path: Cow::Borrowed(source.path),
             format: recording.snapshot.notes.format.name(),
             bytes: recording.bytes,
             entries: recording.histories.iter().map(|history| u64::from(history.entries())).sum(),
             complete_history: recording.is_complete(),
-            anomalies,
+            anomalies: AnomalyCounts::of(recording.histories.iter().map(|history| &history.anomalies)),
             notes: notes::source(recording),
-            rehearsal: recording.snapshot.notes.rehearsal.as_ref().map(RehearsalFacts::from),
+            rehearsal: recording.snapshot.notes.rehearsal.as_ref().map(RehearsalFacts::of),
         }
     }
 }

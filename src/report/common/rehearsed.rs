@@ -3,7 +3,7 @@
 use super::words::count;
 use crate::model::bytes::Bytes;
 use crate::model::rehearsal::{Rehearsal, ValueReads, ValueUse};
-use serde::Serialize;
+use crate::report::common::json::keys;
 
 /// Maximum number of named lines; of more lines, only the number is shown.
 const SHOWN: usize = 3;
@@ -72,75 +72,52 @@ fn named<'a>(reads: impl Iterator<Item = &'a ValueReads>) -> String {
     if more > 0 { format!("{shown}; and {}", count(more as u64, "other line")) } else { shown }
 }
 
-/// The facts of a rehearsal. No kernel ran, and every value read from a device was 0.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct RehearsalFacts {
-    /// The kind of GPU, as `memviz rehearse --list` names it.
-    pub gpu: String,
-    /// Memory of each device: the total capacity in PyTorch's messages.
-    pub memory_bytes: u64,
-    /// Memory that CUDA itself was assumed to use.
-    pub context_bytes: u64,
-    /// The number of ranks, one of which was rehearsed alone; 1 if all ran, or if there are none.
-    pub ranks: u64,
-    /// Whether the size of something came from a value, so that no figure is exact.
-    pub sizes_from_values: bool,
-    /// The assumption about such values; null if there was none.
-    pub assumed: Option<String>,
-    /// Lines that read values, those that decided about sizes first.
-    pub value_reads: Vec<ValueReadsRow>,
-    /// The number of cuDNN operations. Their workspaces are unknown and were assumed to be 0.
-    pub cudnn_operations: u64,
-    /// Calls that are not rehearsed, and so failed or were left out.
-    pub not_rehearsed: Vec<String>,
-    /// Models that were built without their weights.
-    pub without_weights: Vec<String>,
-    /// Why it ended before the program; null if it did not.
-    pub ended: Option<String>,
-}
-
-/// A line that read values of a device.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct ValueReadsRow {
-    /// Its file; null for backward's own threads.
-    pub file: Option<String>,
-    /// The line.
-    pub line: u64,
-    /// Its text.
-    pub code: String,
-    /// The purpose: `copy` to the host, one `value`, or the `size` of something.
-    pub kind: &'static str,
-    /// Number of reads.
-    pub count: u64,
-}
-
-impl From<&Rehearsal> for RehearsalFacts {
-    fn from(rehearsal: &Rehearsal) -> Self {
-        let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        Self {
-            gpu: rehearsal.gpu.clone(),
-            memory_bytes: rehearsal.memory,
-            context_bytes: rehearsal.context,
-            ranks: rehearsal.ranks,
-            sizes_from_values: rehearsal.sizes().next().is_some(),
-            assumed: known(&rehearsal.assumed),
-            value_reads: rehearsal
-                .reads
-                .iter()
-                .map(|reads| ValueReadsRow {
-                    file: known(&reads.file),
-                    line: reads.line,
-                    code: reads.code.clone(),
-                    kind: reads.kind.name(),
-                    count: reads.count,
-                })
-                .collect(),
-            cudnn_operations: rehearsal.cudnn_operations,
-            not_rehearsed: rehearsal.refused.clone(),
-            without_weights: rehearsal.without_weights.clone(),
-            ended: known(&rehearsal.ended),
-        }
+keys! { schema
+    /// The facts of a rehearsal. No kernel ran, and every value read from a device was 0.
+    #[derive(Clone)]
+    pub struct RehearsalFacts(rehearsal: &Rehearsal) {
+        /// The kind of GPU, as `memviz rehearse --list` names it.
+        pub gpu: String = rehearsal.gpu.clone(),
+        /// Memory of each device: the total capacity in PyTorch's messages.
+        pub memory_bytes: u64 = rehearsal.memory,
+        /// Memory that CUDA itself was assumed to use.
+        pub context_bytes: u64 = rehearsal.context,
+        /// The number of ranks, one of which was rehearsed alone; 1 if all ran, or if there are none.
+        pub ranks: u64 = rehearsal.ranks,
+        /// Whether the size of something came from a value, so that no figure is exact.
+        pub sizes_from_values: bool = rehearsal.sizes().next().is_some(),
+        /// The assumption about such values; null if there was none.
+        pub assumed: Option<String> = known(&rehearsal.assumed),
+        /// Lines that read values, those that decided about sizes first.
+        pub value_reads: Vec<ValueReadsRow> = rehearsal.reads.iter().map(ValueReadsRow::of).collect(),
+        /// The number of cuDNN operations. Their workspaces are unknown and were assumed to be 0.
+        pub cudnn_operations: u64 = rehearsal.cudnn_operations,
+        /// Calls that are not rehearsed, and so failed or were left out.
+        pub not_rehearsed: Vec<String> = rehearsal.refused.clone(),
+        /// Models that were built without their weights.
+        pub without_weights: Vec<String> = rehearsal.without_weights.clone(),
+        /// Why it ended before the program; null if it did not.
+        pub ended: Option<String> = known(&rehearsal.ended),
     }
+}
+
+keys! { schema
+    /// A line that read values of a device.
+    #[derive(Clone)]
+    pub struct ValueReadsRow(reads: &ValueReads) {
+        /// Its file; null for backward's own threads.
+        pub file: Option<String> = known(&reads.file),
+        /// The line.
+        pub line: u64 = reads.line,
+        /// Its text.
+        pub code: String = reads.code.clone(),
+        /// The purpose: `copy` to the host, one `value`, or the `size` of something.
+        pub kind: &'static str = reads.kind.name(),
+        /// Number of reads.
+        pub count: u64 = reads.count,
+    }
+}
+
+fn known(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty())
 }

@@ -2,7 +2,6 @@
 
 use crate::Recording;
 
-/// The recording that a report is about.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// Its source, as the user named it.

@@ -50,7 +50,6 @@ fn turn(kind: IterationKind) -> (&'static str, &'static str) {
 pub const NO_STEPS: &str = "no annotation marks the steps, and no loop around forward and backward was found; record at \
      least four steps, each in torch.profiler.record_function(f\"step_{n}\")";
 
-/// The columns of a table of phases.
 pub const COLUMNS: [&str; 6] = ["phase", "count", "entries", "time", "share", "source"];
 
 /// What the column of counts is.

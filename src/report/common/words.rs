@@ -24,7 +24,6 @@ pub fn mark(bound: Option<Bound>) -> &'static str {
     }
 }
 
-/// Items in a sentence: `430 and 431`.
 pub fn listed(items: &[String]) -> String {
     match items {
         [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),

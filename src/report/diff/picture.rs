@@ -21,7 +21,6 @@ const ROWS: usize = 11;
 /// Lines below all plots.
 const REMARKS: usize = 12;
 
-/// All devices below each other.
 pub fn draw(sources: Sources<'_>, report: &DiffReport, overlay: &Overlay) -> Picture {
     let mut parts = vec![heading(sources, report)];
     let devices: Vec<(&DeviceDiff, &DeviceOverlay)> = report.devices.iter().zip(&overlay.devices).collect();

@@ -24,13 +24,11 @@ pub struct Figure {
     pub delta: Option<String>,
 }
 
-/// A difference with its sign.
 pub fn delta(bytes: i64) -> String {
     let sign = if bytes > 0 { "+" } else { "" };
     format!("{sign}{}", signed(bytes))
 }
 
-/// The answer for one device.
 pub fn headline(device: &DeviceDiff) -> String {
     let metric = device.metric();
     let (base, new) = (&device.base.peak, &device.new.peak);
@@ -287,7 +285,6 @@ pub fn unchanged(device: &DeviceDiff) -> Option<String> {
     (device.unchanged.rows > 0).then(|| format!("{rows} unchanged{bytes}"))
 }
 
-/// A setting in words.
 pub fn setting(setting: &SettingDiff) -> String {
     let value = |value: &Option<String>| match value.as_deref() {
         None => "not recorded".to_owned(),

@@ -17,7 +17,6 @@ use std::io::{self, Write};
 /// Versions of the format: the version that Firefox records, and the version that the profiler processes.
 const RECORDED: u32 = 24;
 const PROCESSED: u32 = 49;
-/// The one category.
 const CATEGORY: &str = "Memory";
 
 /// Rows of stacks, frames and functions of one thread.
@@ -30,7 +29,6 @@ struct Tables {
     stacks: IndexSet<(Option<u32>, u32), RandomState>,
 }
 
-/// The allocations of a thread.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Allocations {
@@ -43,7 +41,6 @@ struct Allocations {
     length: usize,
 }
 
-/// Changes of a counter.
 #[derive(Default, Serialize)]
 struct Changes {
     time: Vec<f64>,
@@ -52,9 +49,6 @@ struct Changes {
 }
 
 /// Writes a profile.
-///
-/// # Errors
-/// If writing fails.
 pub fn write(source: Source<'_>, report: &LivesReport, out: &mut dyn Write) -> io::Result<()> {
     let first = report.devices.iter().filter_map(|device| device.events.first()).map(|life| life.time_us).min();
     let first = first.unwrap_or(0);
@@ -99,7 +93,6 @@ fn milliseconds(time_us: i64, first: i64) -> f64 {
     (i128::from(time_us) - i128::from(first)) as f64 / 1000.0
 }
 
-/// The name of a device's process.
 fn process(device: &DeviceLives) -> String {
     (i64::from(device.device) + 100).to_string()
 }

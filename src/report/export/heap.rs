@@ -49,7 +49,6 @@ pub(super) struct Code<'a> {
 }
 
 impl<'a> Code<'a> {
-    /// The number of a text of a kind, from 1.
     fn text(&mut self, kind: usize, text: &str) -> u64 {
         self.texts[kind].insert_full(safe(text)).0 as u64 + 1
     }

@@ -39,7 +39,6 @@ impl Message {
         self.bytes(field, &packed.0)
     }
 
-    /// Adds a text.
     pub(super) fn text(&mut self, field: u32, text: &str) -> &mut Self {
         self.bytes(field, text.as_bytes())
     }
@@ -73,9 +72,6 @@ impl Message {
     }
 
     /// Writes the message, and starts an empty one.
-    ///
-    /// # Errors
-    /// If writing fails.
     pub(super) fn write(&mut self, out: &mut dyn Write) -> io::Result<()> {
         out.write_all(&self.0)?;
         self.0.clear();

@@ -68,9 +68,6 @@ const LANES: usize = 32;
 
 /// Writes a trace of all devices. Heap profiles show `samples`: memory held at the instant of each device, and memory
 /// allocated.
-///
-/// # Errors
-/// If writing fails.
 pub fn write(
     source: Source<'_>,
     report: &TracksReport,
@@ -206,7 +203,6 @@ fn write_device(
 struct Trace<'o> {
     out: &'o mut dyn Write,
     packet: Message,
-    /// Number of tracks so far.
     tracks: u64,
     /// Names of events so far. A repeated name is written once.
     names: IndexSet<String, RandomState>,

@@ -35,9 +35,6 @@ const ALLOCATED: [(&str, &str); 2] = [("alloc_objects", "count"), ("alloc_space"
 const HELD: [(&str, &str); 2] = [("inuse_objects", "count"), ("inuse_space", "bytes")];
 
 /// Writes a profile of all devices, compressed with gzip.
-///
-/// # Errors
-/// If writing fails.
 pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) -> io::Result<()> {
     let mut out = GzEncoder::new(out, Compression::fast());
     let has_history = report.devices.iter().any(DeviceSamples::has_history);
@@ -150,7 +147,6 @@ impl Default for Strings {
 }
 
 impl Strings {
-    /// The number of a text.
     fn of(&mut self, text: &str) -> u64 {
         let known = self.0.get_index_of(text);
         known.unwrap_or_else(|| self.0.insert_full(text.to_owned()).0) as u64

@@ -9,9 +9,6 @@ use crate::report::common::source::file_names;
 use std::io::{self, Write};
 
 /// Writes gauges of all devices, each with the file and the device as labels.
-///
-/// # Errors
-/// If writing fails.
 pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) -> io::Result<()> {
     let mut text = Text { file: file_names(&[source.path]).first().copied().unwrap_or_default(), out: Gauges(out) };
     text.counters(report, "max", "Highest value of a counter while recording.", |device| {

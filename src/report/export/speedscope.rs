@@ -52,9 +52,6 @@ struct Profile {
 }
 
 /// Writes two profiles for each device: memory held, and memory allocated.
-///
-/// # Errors
-/// If writing fails.
 pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) -> io::Result<()> {
     let mut places = IndexSet::<&Place, RandomState>::default();
     let mut profiles = Vec::new();

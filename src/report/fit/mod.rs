@@ -14,28 +14,7 @@ pub(crate) mod words;
 pub use picture::draw;
 
 use crate::analysis::fit::FitReport;
-use crate::report::common::document::Document;
-use crate::report::common::no_commands;
-use crate::report::{Answer, Rows, Source};
-use std::io::{self, Write};
+use crate::report::Source;
+use crate::report::common::answer::answer;
 
-impl Answer for FitReport {
-    const COMMAND: &'static str = "fit";
-    /// The recordings, as they were named.
-    type About<'a> = &'a [Source<'a>];
-    type Json = json::Fit<'static>;
-
-    fn document(&self, sources: &[Source<'_>]) -> Document {
-        document::document(sources, self)
-    }
-
-    fn json(&self, sources: &[Source<'_>], out: &mut dyn Write) -> io::Result<()> {
-        no_commands::write(&json::fit(sources, self), out)
-    }
-}
-
-impl Rows for FitReport {
-    fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        csv::write(self, out)
-    }
-}
+answer!(FitReport, "fit", 'a: &'a [Source<'a>], json::fit => json::Fit<'static>);

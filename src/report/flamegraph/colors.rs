@@ -13,7 +13,6 @@ const SEVERAL: Color = palette::FIGURE;
 
 /// The colors of the frames of a picture, the same on all devices.
 pub(crate) enum Colors<'a> {
-    /// By category.
     Categories,
     /// By package, if no category is known.
     Packages(HashMap<&'a str, Color>),
@@ -76,7 +75,6 @@ fn named(label: &str) -> Option<Color> {
     Category::ALL.into_iter().find(|category| category.name() == label).map(palette::of_category)
 }
 
-/// Bytes by name, the largest first.
 fn largest_first<T: Ord + Copy>(parts: impl Iterator<Item = (T, u64)>) -> Vec<(T, u64)> {
     let mut sums: BTreeMap<T, u64> = BTreeMap::new();
     for (part, bytes) in parts {

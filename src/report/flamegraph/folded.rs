@@ -5,9 +5,6 @@ use crate::report::common::notes::{device_name, safe};
 use std::io::{self, Write};
 
 /// Writes one line for each stack that holds bytes. With several devices, the device is the root.
-///
-/// # Errors
-/// If writing fails.
 pub fn write(report: &FlameReport, out: &mut dyn Write) -> io::Result<()> {
     for device in &report.devices {
         let mut path: Vec<String> = Vec::new();

@@ -42,7 +42,6 @@ const LEGEND_NAME: usize = 32;
 /// Opacity of frames, so that text on them is legible.
 const OPACITY: f64 = 0.42;
 
-/// All devices below each other.
 pub fn draw(source: Source<'_>, report: &FlameReport) -> Picture {
     let mut parts = vec![heading(source, "live bytes by stack")];
     let colors = Colors::of(report.devices.iter().flat_map(|device| &device.nodes));

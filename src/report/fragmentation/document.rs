@@ -59,7 +59,6 @@ fn lacks_id(pool: &PoolFragmentation, all: &[PoolFragmentation]) -> bool {
     pool.pool.is_none() && all.iter().any(|other| other.pool.is_some())
 }
 
-/// A table of figures, with notes about them.
 pub(crate) fn figure_table() -> Table {
     Table::new([Column::left(18, ""), Column::right(11, "bytes"), Column::label("").cut(Cut::End)]).head(None).indent(2)
 }

@@ -19,7 +19,6 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use svg::node::element::{Group, Path};
 
-/// What the color of a block represents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockColor {
     /// Allocated or pending free.
@@ -53,7 +52,6 @@ const REQUEST_LINES: u64 = 8;
 /// The least number of bytes that a full line may represent.
 const FINEST: u64 = 16 << 20;
 
-/// All devices below each other.
 pub fn draw(source: Source<'_>, report: &SegmentMapReport, color: BlockColor) -> Picture {
     let mut parts = vec![heading(source, "segments and their blocks")];
     let colors = Colors::of(&report.devices, color);
@@ -179,7 +177,6 @@ fn totals(device: &DeviceSegmentMap) -> String {
 
 /// What the colors of blocks represent, the same on all devices.
 pub(crate) enum Colors<'a> {
-    /// Their state.
     States,
     /// Their group: the colors of the largest groups.
     Groups(HashMap<&'a str, Color>),
@@ -204,9 +201,7 @@ impl<'a> Colors<'a> {
 struct Paint {
     /// One per row of the attribution; empty if colors represent states.
     rows: Vec<Color>,
-    /// What the colors represent, for the legend.
     legend: Vec<(String, Color)>,
-    /// Whether some of the colors are inferred.
     inferred: bool,
 }
 

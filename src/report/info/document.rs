@@ -47,7 +47,6 @@ pub(crate) fn document(source: Source<'_>, report: &InfoReport) -> Document {
     document
 }
 
-/// The kind of file.
 fn file(source: Source<'_>) -> String {
     let (recording, file) = (source.recording, &source.recording.snapshot.notes);
     let size = match recording.compression {

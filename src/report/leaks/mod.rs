@@ -6,27 +6,7 @@ pub(crate) mod json;
 pub(crate) mod words;
 
 use crate::analysis::leaks::LeakReport;
-use crate::report::common::document::Document;
-use crate::report::common::no_commands;
-use crate::report::{Answer, Head, Rows, Source};
-use std::io::{self, Write};
+use crate::report::common::answer::answer;
+use crate::report::{Head, Source};
 
-impl Answer for LeakReport {
-    const COMMAND: &'static str = "leaks";
-    type About<'a> = Source<'a>;
-    type Json = Head<'static, json::LeaksDevice<'static>>;
-
-    fn document(&self, source: Source<'_>) -> Document {
-        document::document(source, self)
-    }
-
-    fn json(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
-        no_commands::write(&json::leaks(source, self), out)
-    }
-}
-
-impl Rows for LeakReport {
-    fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        csv::write(self, out)
-    }
-}
+answer!(LeakReport, "leaks", 'a: Source<'a>, json::leaks => Head<'static, json::LeaksDevice<'static>>);

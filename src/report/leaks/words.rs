@@ -207,7 +207,6 @@ pub fn oldest(oldest: &Oldest) -> String {
     format!("allocated in step {step} at entry {entry}{}", time.unwrap_or_default())
 }
 
-/// A rate of blocks: a whole number if possible.
 pub fn blocks(rate: f64) -> String {
     if rate.fract().abs() < 0.005 { format!("{rate:.0}") } else { format!("{rate:.2}") }
 }

@@ -6,27 +6,7 @@ pub(crate) mod json;
 pub(crate) mod words;
 
 use crate::analysis::ledger::LedgerReport;
-use crate::report::common::document::Document;
-use crate::report::common::no_commands;
-use crate::report::{Answer, Head, Rows, Source};
-use std::io::{self, Write};
+use crate::report::common::answer::answer;
+use crate::report::{Head, Source};
 
-impl Answer for LedgerReport {
-    const COMMAND: &'static str = "ledger";
-    type About<'a> = Source<'a>;
-    type Json = Head<'static, json::LedgerDevice<'static>>;
-
-    fn document(&self, source: Source<'_>) -> Document {
-        document::document(source, self)
-    }
-
-    fn json(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
-        no_commands::write(&json::ledger(source, self), out)
-    }
-}
-
-impl Rows for LedgerReport {
-    fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        csv::write(self, out)
-    }
-}
+answer!(LedgerReport, "ledger", 'a: Source<'a>, json::ledger => Head<'static, json::LedgerDevice<'static>>);

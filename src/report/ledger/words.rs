@@ -157,7 +157,6 @@ impl Table {
     }
 }
 
-/// The rows of all samples of pinned host memory.
 pub(crate) fn pinned_rows(samples: &[HostSample]) -> [TableRow; 2] {
     let row = |label: &str, figure: fn(&HostSample) -> u64, is_part| {
         let bytes = samples.iter().map(|sample| i64::try_from(figure(sample)).ok()).collect();

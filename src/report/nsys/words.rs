@@ -61,7 +61,6 @@ pub(super) fn short(name: &str) -> String {
     shorten_end(name, LONGEST_NAME)
 }
 
-/// Who allocated.
 pub(super) fn holder(holder: &NsysHolder) -> String {
     match holder {
         NsysHolder::Pytorch => "PyTorch's allocator".to_owned(),
@@ -70,7 +69,6 @@ pub(super) fn holder(holder: &NsysHolder) -> String {
     }
 }
 
-/// The kind as in JSON.
 pub(super) fn kind_name(kind: MemoryKind) -> &'static str {
     match kind {
         MemoryKind::Pageable => "pageable",

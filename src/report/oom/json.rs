@@ -158,7 +158,7 @@ impl<'a> From<&'a Oom> for FailedRequest<'a> {
             cause: oom.cause,
             evidence: oom.evidence.iter().map(|evidence| oom_words::evidence(oom, evidence)).collect(),
             advice: oom.advice.iter().map(|advice| oom_words::advice(oom, advice)).collect(),
-            pinning: oom.pinning.rows.iter().map(PinningGroup::from).collect(),
+            pinning: oom.pinning.rows.iter().map(PinningGroup::of).collect(),
             attribution: &oom.attribution,
             signature: oom.signature.as_ref(),
         }
@@ -176,9 +176,9 @@ impl<'a> From<&'a DeviceOoms> for OomDevice<'a> {
             bounds: notes::figure_bounds(&device.completeness, device.ooms.iter().all(at_end), false),
             failed_requests: device.failed,
             ooms: device.ooms.iter().map(FailedRequest::from).collect(),
-            peak: device.peak.as_ref().map(PeakDevice::from),
+            peak: device.peak.as_ref().map(PeakDevice::of),
             plans: device.plans.as_ref().map(FitSearch::from),
-            advice: device.cures.iter().map(AdviceRow::from).collect(),
+            advice: device.cures.iter().map(AdviceRow::of).collect(),
             ledger: device.ledger.as_ref(),
         }
     }

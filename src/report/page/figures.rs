@@ -21,7 +21,6 @@ pub const COLUMNS: [&str; 7] = [
 /// What the dagger means.
 pub const INACTIVE: &str = "† inactive memory, and its share of reserved memory, at the first failed request; if none failed, at the peak; without a history, at dump time";
 
-/// The figures of every device.
 pub fn rows(page: &Page<'_>) -> Vec<[String; COLUMNS.len()]> {
     page.overview.peak.devices.iter().map(row).collect()
 }

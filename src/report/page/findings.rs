@@ -25,7 +25,6 @@ const LEAKS: usize = 5;
 pub struct Finding {
     pub title: String,
     pub lines: Vec<String>,
-    /// Whether it is about a failed request.
     pub is_failure: bool,
 }
 

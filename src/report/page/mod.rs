@@ -50,12 +50,9 @@ pub enum PageFormat {
     Html,
 }
 
-/// A report about one recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
-    /// The recording.
     pub source: Source<'a>,
-    /// The results.
     pub overview: &'a Overview,
 }
 
@@ -73,9 +70,6 @@ impl Page<'_> {
     }
 
     /// Writes it in a format.
-    ///
-    /// # Errors
-    /// If writing fails.
     pub fn write(&self, format: PageFormat, out: &mut dyn Write) -> io::Result<()> {
         match format {
             PageFormat::Svg => self.svg(out),
@@ -86,25 +80,16 @@ impl Page<'_> {
     }
 
     /// Writes one picture with everything.
-    ///
-    /// # Errors
-    /// If writing fails.
     pub fn svg(&self, out: &mut dyn Write) -> io::Result<()> {
         svg::page(self).write(out)
     }
 
     /// Writes GitHub Flavored Markdown that can be pasted into an issue: tables, and full stacks to unfold.
-    ///
-    /// # Errors
-    /// If writing fails.
     pub fn markdown(&self, out: &mut dyn Write) -> io::Result<()> {
         markdown::write(self, out)
     }
 
     /// Writes a static page without scripts and references: the same pictures and tables.
-    ///
-    /// # Errors
-    /// If writing fails.
     pub fn html(&self, out: &mut dyn Write) -> io::Result<()> {
         html::write(self, out)
     }

@@ -55,10 +55,8 @@ pub fn others(page: &Page<'_>) -> Vec<String> {
     lines
 }
 
-/// Something that would help.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remedy {
-    /// What to do, and its saving.
     pub text: String,
     /// The lines of Python that do it; empty if the program decides them, or if another command shows them.
     pub code: Vec<String>,

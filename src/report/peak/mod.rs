@@ -7,27 +7,7 @@ pub mod json;
 pub(crate) mod operators;
 
 use crate::analysis::peak::PeakReport;
-use crate::report::common::document::Document;
-use crate::report::common::no_commands;
-use crate::report::{Answer, Head, Rows, Source};
-use std::io::{self, Write};
+use crate::report::common::answer::answer;
+use crate::report::{Head, Source};
 
-impl Answer for PeakReport {
-    const COMMAND: &'static str = "peak";
-    type About<'a> = Source<'a>;
-    type Json = Head<'static, json::MeasuredDevice<'static>>;
-
-    fn document(&self, source: Source<'_>) -> Document {
-        document::document(source, self)
-    }
-
-    fn json(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
-        no_commands::write(&json::peak(source, self), out)
-    }
-}
-
-impl Rows for PeakReport {
-    fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        csv::write(self, out)
-    }
-}
+answer!(PeakReport, "peak", 'a: Source<'a>, json::peak => Head<'static, json::MeasuredDevice<'static>>);

@@ -10,7 +10,6 @@ pub const ROWS: usize = 20;
 /// Names of the columns next to the operator's, the more important ones first.
 pub const COLUMNS: [&str; 7] = ["self size", "self increase", "self allocs", "calls", "size", "increase", "allocs"];
 
-/// One row.
 pub fn cells(operator: &OperatorUsage) -> [String; COLUMNS.len()] {
     let usage = &operator.usage;
     [

@@ -42,7 +42,6 @@ impl<'r> Input<'r> {
         self.report.groups.iter().find(|group| group.members.contains(&self.row))
     }
 
-    /// The number of its program, if there are several.
     fn program(&self) -> Option<usize> {
         let Relation::Programs(programs) = &self.group()?.relation else { return None };
         programs.iter().position(|rows| rows.contains(&self.row))

@@ -22,7 +22,6 @@ use std::io::{self, Write};
 /// A format that has a line for each rank, so that it can be written as soon as the rank is known.
 #[derive(Clone, Copy, Debug)]
 pub enum Streamed {
-    /// Text for people.
     Text(TextStyle),
     /// Lines of JSON, which can be an input again.
     Json,
@@ -30,9 +29,6 @@ pub enum Streamed {
 
 impl Streamed {
     /// Writes the result for input number `index`.
-    ///
-    /// # Errors
-    /// If writing fails.
     pub fn line(self, index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
         match self {
             Self::Text(style) => {
@@ -50,13 +46,10 @@ impl Streamed {
     }
 
     /// Writes the comparison of the ranks, when all lines are written.
-    ///
-    /// # Errors
-    /// If writing fails.
     pub fn end(self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
         match self {
             Self::Text(style) => document::end(report, style.has(document::SITE_FROM)).text(style, out),
-            Self::Json => write_body("across", &json::across(report), &mut NoCommands::new(out)),
+            Self::Json => write_body("across", &json::Across::of(report), &mut NoCommands::new(out)),
         }
     }
 

@@ -44,7 +44,6 @@ const ROWS: usize = 12;
 
 /// The metric's maxima, with reserved memory in the background.
 const MAXIMUM: Color = palette::FIGURE;
-/// The outliers.
 const OUTLIER: Color = palette::TEXT;
 const RESERVED: Color = palette::GRID;
 
@@ -82,7 +81,6 @@ struct Column {
     stands_out: bool,
 }
 
-/// The bars of a group.
 struct Bars<'r> {
     report: &'r RanksReport,
     members: Vec<(usize, &'r RankSummary)>,
@@ -329,7 +327,6 @@ fn line_of_text(line: &str) -> Picture {
     Picture { height: 17.0, body: Group::new().add(text(16.0, 10.0, Anchor::Start, palette::MUTED, line)) }
 }
 
-/// The differences from the median rank.
 fn rows(report: &RanksReport, rank: usize, difference: &Difference) -> [Picture; 2] {
     let largest = difference.rows.iter().map(|row| row.delta_bytes.unsigned_abs()).max().unwrap_or(0).max(1) as f64;
     let shown = difference.rows.len().min(ROWS);

@@ -8,9 +8,6 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 /// Writes gauges of all rows, each with its rank, device and path as labels, and those of failures by signature.
-///
-/// # Errors
-/// If writing fails.
 pub fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
     let mut gauges = Gauges(out);
     counters(&mut gauges, report, "max", "Highest value of a counter on a rank.", |rank| &rank.maxima)?;

@@ -5,13 +5,11 @@
 
 use serde_json::{Map, Value};
 
-/// The schema of any answer.
 const ALL: &str = include_str!("answers.json");
 
 /// The path of definitions in references.
 const DEFINITION: &str = "#/$defs/";
 
-/// The commands that have a schema.
 pub fn commands() -> impl Iterator<Item = String> {
     answers(&all()).filter_map(|answer| Some(command_of(answer)?.to_owned())).collect::<Vec<_>>().into_iter()
 }
@@ -36,7 +34,6 @@ fn all() -> Map<String, Value> {
     serde_json::from_str(ALL).unwrap_or_default()
 }
 
-/// The schemas of the answers.
 fn answers(all: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     all.get("oneOf").and_then(Value::as_array).into_iter().flatten()
 }

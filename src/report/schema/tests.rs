@@ -23,7 +23,6 @@ use serde_json::Value;
 /// A command, and the function that creates the schema of its answer.
 type Described = (&'static str, fn(&mut SchemaGenerator) -> Schema);
 
-/// An answer, as an entry of the list.
 const fn answer<A: Answer<Json: JsonSchema> + ?Sized>() -> Described {
     (A::COMMAND, |generator| generator.subschema_for::<A::Json>())
 }

@@ -1,6 +1,6 @@
 //! `memviz simulate` for people.
 
-use super::words;
+use super::{endings, words};
 use crate::analysis::simulate::{DeviceSimulation, SimulateReport};
 use crate::model::bytes::Bytes;
 use crate::play::Run;
@@ -67,9 +67,9 @@ fn simulation(document: &mut Document, device: &DeviceSimulation, is_shared: boo
     if device.runs.iter().any(|run| run.needs().is_some() && run.capacities.safe.is_none()) {
         document.legend(words::AT_MOST);
     }
-    document.facts(words::holes(&device.runs));
-    document.facts(words::endings(&device.runs));
-    document.facts(words::refusals(device));
+    document.facts(endings::holes(&device.runs));
+    document.facts(endings::endings(&device.runs));
+    document.facts(endings::refusals(device));
     document.facts(words::bound(device));
     document.facts(words::changes(device));
     let best = device.best().filter(|_| !is_shared && device.changed().is_none());

@@ -12,10 +12,8 @@ use crate::report::common::picture::{Picture, Room, heading, palette, panels, re
 use crate::report::common::words::count;
 use svg::node::element::Group;
 
-/// Number of settings in the picture.
 const ROWS: usize = 12;
 
-/// All devices below each other.
 pub fn draw(source: Source<'_>, report: &SimulateReport) -> Picture {
     let mut parts = vec![heading(source, "memory needed with each allocator setting")];
     parts.extend(panels(&report.devices, true, panel));

@@ -40,7 +40,6 @@ const ABSENT: usize = 40;
 /// How far sites are indented to the right of their category.
 const INDENT: f64 = 16.0;
 
-/// A line of the legend.
 struct Line {
     mark: Mark,
     indent: f64,
@@ -96,7 +95,6 @@ pub struct Key {
     pub bytes: u64,
 }
 
-/// The lines of the legend.
 pub(super) fn keys(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Key> {
     let key = |line: Line| {
         let color = match line.mark {

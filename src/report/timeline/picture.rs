@@ -15,7 +15,6 @@ use crate::report::common::picture::{Picture, Room, device_heading, heading, pan
 use svg::node::Blob;
 use svg::node::element::Group;
 
-/// All devices below each other.
 pub fn draw(source: Source<'_>, report: &TimelineReport) -> Picture {
     let mut parts = vec![heading(source, "live memory")];
     let colors = Colors::of(report.devices.iter());
@@ -23,12 +22,10 @@ pub fn draw(source: Source<'_>, report: &TimelineReport) -> Picture {
     stacked(parts)
 }
 
-/// One device, as requested.
 pub fn panel(device: &DeviceTimeline, colors: &Colors<'_>, room: Room) -> Picture {
     plot(device, &Stack::of(device, colors), room)
 }
 
-/// One device, by category if that is known.
 pub fn categories(device: &DeviceTimeline, room: Room) -> Picture {
     plot(device, &Stack::of_categories(device), room)
 }

@@ -9,7 +9,6 @@ use crate::report::common::picture::shape::{Anchor, px, rectangle, text, titled}
 use crate::report::common::picture::{Room, palette};
 use svg::node::element::{Group, Path};
 
-/// Height of a row.
 const ROW: f64 = 17.0;
 /// Boxes narrower than this are drawn together, without tooltips.
 const ALONE_FROM: f64 = 8.0;

@@ -77,7 +77,6 @@ pub(super) fn leaks(band: &Band) -> bool {
     band.leak.is_some() && band.label != LEAKS
 }
 
-/// The name of a band in text.
 pub(super) fn written(band: &Band) -> String {
     match band.category {
         Some(category) if band.label == category.name() => legend::category_name(category),

@@ -40,7 +40,6 @@ impl<'a> Colors<'a> {
 }
 
 impl<'a> Stack<'a> {
-    /// The bands of a device as they are.
     pub(super) fn of(device: &'a DeviceTimeline, colors: &Colors<'_>) -> Self {
         let by = device.peak.attribution.by;
         let colors = device.bands.iter().map(|band| colors.of_band(band)).collect();

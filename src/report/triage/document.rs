@@ -15,7 +15,6 @@ use crate::report::{Source, percent};
 const NAMED: usize = 5;
 /// Maximum number of devices with a line below the first one.
 const OTHERS: usize = 2;
-/// Findings with a line each.
 const FINDINGS: usize = 4;
 /// The characters that fill the parts of the categories that are named in the bar, the largest first.
 const FILLS: [&str; NAMED] = ["█", "▓", "▒", "░", "▚"];

@@ -5,45 +5,48 @@ use crate::facts::grouping::attribution::Attribution;
 use crate::play::SettingsAdvice;
 use crate::report::Source;
 use crate::report::common::cures::AdviceRow;
-use crate::report::common::json::{CounterBytes, Head};
+use crate::report::common::json::{CounterBytes, Head, keys};
 use crate::report::common::notes;
 use crate::report::triage::words;
 use serde::Serialize;
 
-/// `memviz triage`, one device.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct TriageDevice<'a> {
-    /// Device, -1 for pinned host memory, -2 for memory of the CPU.
-    pub device: i32,
-    /// The verdict, in a sentence.
-    pub verdict: String,
-    /// Whether this device's history is complete.
-    pub complete_history: bool,
-    /// What is missing, in words.
-    pub notes: Vec<String>,
-    /// The entry that leads to the selected instant: the first failed request, or the peak; null if there is none.
-    pub entry: Option<u32>,
-    /// The part of a training step; null if unknown.
-    pub phase: Option<&'static str>,
-    /// The step, counted from 1; null if unknown.
-    pub step: Option<usize>,
-    /// Counters at that instant.
-    pub at: CounterBytes,
-    /// Bytes of the device, from its samples or the device properties of a trace; null if unknown.
-    pub device_bytes: Option<u64>,
-    /// The first failed request; null if none failed.
-    pub failure: Option<Failure>,
-    /// The memory, by category.
-    pub categories: &'a Attribution,
-    /// The sites that hold the most; the rest are one row.
-    pub sites: &'a Attribution,
-    /// What deserves a closer look.
-    pub findings: Vec<FindingRow>,
-    /// Changes to the program, the largest saving first.
-    pub advice: Vec<AdviceRow>,
-    /// Why there is nothing to change, in words; null if there is something, or if unknown.
-    pub nothing: Option<String>,
+keys! { schema
+    /// `memviz triage`, one device.
+    pub struct TriageDevice<'a>(device: &'a DeviceTriage) {
+        let peak = &device.peak;
+        let settings = device.settings.as_ref().and_then(FindingRow::of_settings);
+        /// Device, -1 for pinned host memory, -2 for memory of the CPU.
+        pub device: i32 = peak.device,
+        /// The verdict, in a sentence.
+        pub verdict: String = words::verdict(device),
+        /// Whether this device's history is complete.
+        pub complete_history: bool = peak.completeness.is_complete(),
+        /// What is missing, in words.
+        pub notes: Vec<String> = notes::device(peak),
+        /// The entry that leads to the selected instant: the first failed request, or the peak; null if there is none.
+        pub entry: Option<u32> = peak.entry,
+        /// The part of a training step; null if unknown.
+        pub phase: Option<&'static str> = device.during.phase.map(crate::facts::training::Phase::name),
+        /// The step, counted from 1; null if unknown.
+        pub step: Option<usize> = device.during.step,
+        /// Counters at that instant.
+        pub at: CounterBytes = (&peak.at).into(),
+        /// Bytes of the device, from its samples or the device properties of a trace; null if unknown.
+        pub device_bytes: Option<u64> = device.device_bytes,
+        /// The first failed request; null if none failed.
+        pub failure: Option<Failure> = device.failure,
+        /// The memory, by category.
+        pub categories: &'a Attribution = &device.categories,
+        /// The sites that hold the most; the rest are one row.
+        pub sites: &'a Attribution = &peak.attribution,
+        /// What deserves a closer look.
+        pub findings: Vec<FindingRow> =
+            device.findings.iter().map(|found| FindingRow::of(device, found)).chain(settings).collect(),
+        /// Changes to the program, the largest saving first.
+        pub advice: Vec<AdviceRow> = device.advice.iter().map(AdviceRow::of).collect(),
+        /// Why there is nothing to change, in words; null if there is something, or if unknown.
+        pub nothing: Option<String> = device.nothing.as_ref().map(words::nothing),
+    }
 }
 
 /// Something that deserves a closer look.
@@ -82,32 +85,8 @@ pub enum FindingKind {
 }
 
 pub(crate) fn triage<'a>(source: Source<'a>, report: &'a TriageReport) -> Head<'a, TriageDevice<'a>> {
-    let devices = report.devices.iter().map(TriageDevice::from).collect();
+    let devices = report.devices.iter().map(TriageDevice::of).collect();
     Head::of::<TriageReport>(source, report.comparison.as_ref(), devices)
-}
-
-impl<'a> From<&'a DeviceTriage> for TriageDevice<'a> {
-    fn from(device: &'a DeviceTriage) -> Self {
-        let peak = &device.peak;
-        let settings = device.settings.as_ref().and_then(FindingRow::of_settings);
-        Self {
-            device: peak.device,
-            verdict: words::verdict(device),
-            complete_history: peak.completeness.is_complete(),
-            notes: notes::device(peak),
-            entry: peak.entry,
-            phase: device.during.phase.map(crate::facts::training::Phase::name),
-            step: device.during.step,
-            at: (&peak.at).into(),
-            device_bytes: device.device_bytes,
-            failure: device.failure,
-            categories: &device.categories,
-            sites: &peak.attribution,
-            findings: device.findings.iter().map(|found| FindingRow::of(device, found)).chain(settings).collect(),
-            advice: device.advice.iter().map(AdviceRow::from).collect(),
-            nothing: device.nothing.as_ref().map(words::nothing),
-        }
-    }
 }
 
 impl FindingRow {

@@ -17,7 +17,6 @@ use crate::report::common::words::{category, count, share, starred};
 use crate::report::ledger::words as ledger;
 use crate::report::simulate::words as simulate;
 
-/// A finding in words.
 pub(crate) struct Line {
     pub text: String,
     /// The command that shows more.

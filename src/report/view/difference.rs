@@ -7,6 +7,7 @@ use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::private_pools::PrivatePools;
 use crate::facts::training::Category;
 use crate::replay::{Instant, Metric};
+use crate::report::common::json::keys;
 use crate::report::common::notes;
 use crate::report::common::palette::Rgb;
 use serde::Serialize;
@@ -25,49 +26,36 @@ struct Answer<'a> {
     notes: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Row<'a> {
-    label: &'a str,
-    light: Rgb,
-    dark: Rgb,
-    inferred: bool,
-    #[serde(flatten)]
-    sums: Sums,
-    stack: &'a [String],
+keys! {
+
+    struct Row<'a>(row: &'a DifferenceRow, by: GroupBy) {
+        let category = Category::ALL.into_iter().find(|category| category.name() == row.label);
+        let color = color(&row.label, category.filter(|_| by == GroupBy::Category), row.place);
+        pub label: &'a str = &row.label,
+        pub light: Rgb = color.light,
+        pub dark: Rgb = color.dark,
+        pub inferred: bool = row.inferred,
+        #[serde(flatten)]
+        pub sums: Sums = Sums::of(&row.flow),
+        pub stack: &'a [String] = &row.stack,
+    }
 }
 
-/// Bytes and blocks at both ends and in between.
-#[derive(Serialize)]
-struct Sums {
-    from_bytes: u64,
-    allocated_bytes: u64,
-    freed_bytes: u64,
-    survived_bytes: u64,
-    to_bytes: u64,
-    bytes: i128,
-    from_blocks: u64,
-    allocated_blocks: u64,
-    freed_blocks: u64,
-    survived_blocks: u64,
-    to_blocks: u64,
-}
-
-impl From<&Flow> for Sums {
-    fn from(flow: &Flow) -> Self {
+keys! {
+    /// Bytes and blocks at both ends and in between.
+    struct Sums(flow: &Flow) {
         let Flow { start, allocated, freed, survived, end } = flow;
-        Self {
-            from_bytes: start.bytes,
-            allocated_bytes: allocated.bytes,
-            freed_bytes: freed.bytes,
-            survived_bytes: survived.bytes,
-            to_bytes: end.bytes,
-            bytes: flow.change(),
-            from_blocks: start.blocks,
-            allocated_blocks: allocated.blocks,
-            freed_blocks: freed.blocks,
-            survived_blocks: survived.blocks,
-            to_blocks: end.blocks,
-        }
+        pub from_bytes: u64 = start.bytes,
+        pub allocated_bytes: u64 = allocated.bytes,
+        pub freed_bytes: u64 = freed.bytes,
+        pub survived_bytes: u64 = survived.bytes,
+        pub to_bytes: u64 = end.bytes,
+        pub bytes: i128 = flow.change(),
+        pub from_blocks: u64 = start.blocks,
+        pub allocated_blocks: u64 = allocated.blocks,
+        pub freed_blocks: u64 = freed.blocks,
+        pub survived_blocks: u64 = survived.blocks,
+        pub to_blocks: u64 = end.blocks,
     }
 }
 
@@ -86,7 +74,7 @@ pub fn difference(
         from,
         to,
         inclusive: by.is_inclusive(),
-        total: Sums::from(&difference.total),
+        total: Sums::of(&difference.total),
         rows: difference.rows.iter().map(|row| Row::of(row, by)).collect(),
         notes: pools.unwrap_or_default().iter().map(notes::private_pool).collect(),
     })
@@ -94,20 +82,5 @@ pub fn difference(
 
 /// The whole range as one sum.
 pub fn flow(flow: &Flow) -> String {
-    json(&Sums::from(flow))
-}
-
-impl<'a> Row<'a> {
-    fn of(row: &'a DifferenceRow, by: GroupBy) -> Self {
-        let category = Category::ALL.into_iter().find(|category| category.name() == row.label);
-        let color = color(&row.label, category.filter(|_| by == GroupBy::Category), row.place);
-        Self {
-            label: &row.label,
-            light: color.light,
-            dark: color.dark,
-            inferred: row.inferred,
-            sums: Sums::from(&row.flow),
-            stack: &row.stack,
-        }
-    }
+    json(&Sums::of(flow))
 }

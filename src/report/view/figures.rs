@@ -7,6 +7,7 @@ use crate::facts::grouping::GroupBy;
 use crate::model::bytes::Bytes;
 use crate::replay::{Bound, Completeness, Counters, Metric};
 use crate::report::Source;
+use crate::report::common::json::keys;
 use crate::report::common::notes;
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -28,42 +29,59 @@ struct Figures<'a> {
     devices: Vec<DeviceFigures>,
 }
 
-#[derive(Serialize)]
-struct DeviceFigures {
-    device: i32,
-    name: String,
-    entries: u32,
-    allocations: usize,
-    start_us: i64,
-    end_us: i64,
-    capacity_bytes: Option<u64>,
-    has_reserved: bool,
-    peak: IndexMap<&'static str, Peak>,
-    bounds: IndexMap<&'static str, Option<Bound>>,
-    baseline: IndexMap<&'static str, i64>,
-    baseline_bound: Option<Bound>,
-    end: IndexMap<&'static str, i64>,
-    complete: bool,
-    doubts: Vec<String>,
-    ooms: Vec<Oom>,
+keys! {
+    struct DeviceFigures(device: &Device<'_>, origin: i64) {
+        let (track, history) = (device.track, device.history());
+        let times = track.times();
+        let time = |time: Option<&i64>| time.map_or(0, |time| time.saturating_sub(origin));
+        let ooms = OomMark::all(track);
+        let limits = notes::limits(&history.completeness, &history.start);
+        pub device: i32 = device.id(),
+        pub name: String = notes::device_name(device.id()),
+        pub entries: u32 = history.entries(),
+        pub allocations: usize = history.allocations.len(),
+        pub start_us: i64 = time(times.iter().min()),
+        pub end_us: i64 = time(times.iter().max()),
+        pub capacity_bytes: Option<u64> = ooms.first().and_then(OomMark::capacity),
+        pub has_reserved: bool = !history.completeness.no_reserved,
+        pub peak: IndexMap<&'static str, Peak> =
+            Metric::ALL.map(|metric| (metric.name(), Peak::of(device, metric))).into(),
+        pub bounds: IndexMap<&'static str, Option<Bound>> =
+            Metric::ALL.map(|metric| (metric.name(), bound_then(&history.completeness, metric))).into(),
+        pub baseline: IndexMap<&'static str, i64> = counters(&history.start),
+        pub baseline_bound: Option<Bound> = history.completeness.baseline_bound(),
+        pub end: IndexMap<&'static str, i64> = counters(&history.end),
+        pub complete: bool = history.completeness.is_complete(),
+        pub doubts: Vec<String> = limits.into_iter().chain(notes::anomalies(&history.anomalies)).collect(),
+        pub ooms: Vec<Oom> = ooms.iter().map(Oom::of).collect(),
+    }
 }
 
-#[derive(Serialize)]
-struct Peak {
-    bytes: i64,
-    instant: u32,
-    bound: Option<Bound>,
+keys! {
+
+    struct Peak(device: &Device<'_>, metric: Metric) {
+        let history = device.history();
+        let maximum = history.maxima[metric as usize];
+        let is_early = maximum.instant == 0 && history.completeness.has_baseline;
+        let bound = history.completeness.bound(metric).or(is_early.then_some(Bound::Lower));
+        pub bytes: i64 = maximum.bytes,
+        pub instant: u32 = maximum.instant,
+        pub bound: Option<Bound> = bound,
+    }
 }
 
-#[derive(Serialize)]
-struct Oom {
-    instant: u32,
-    requested_bytes: u64,
-    capacity_bytes: Option<u64>,
-    /// Allocated and reserved memory when the request failed.
-    allocated_bytes: i64,
-    reserved_bytes: i64,
-    text: String,
+keys! {
+
+    struct Oom(oom: &OomMark) {
+        let free = oom.device_free.map_or(String::new(), |free| format!(", {} free on the device", Bytes(free)));
+        pub instant: u32 = oom.entry + 1,
+        pub requested_bytes: u64 = oom.requested,
+        pub capacity_bytes: Option<u64> = oom.capacity(),
+        /// Allocated and reserved memory when the request failed.
+        pub allocated_bytes: i64 = oom.counters.allocated,
+        pub reserved_bytes: i64 = oom.counters.reserved,
+        pub text: String = format!("out of memory: {} requested{free}", Bytes(oom.requested)),
+    }
 }
 
 /// The recording, its devices with their maxima, and the possible groupings.
@@ -84,59 +102,6 @@ pub fn figures(source: Source<'_>, devices: &Devices<'_>) -> String {
         by: GroupBy::told(devices).map(GroupBy::name).collect(),
         devices: wanted.into_iter().map(|device| DeviceFigures::of(device, origin)).collect(),
     })
-}
-
-impl DeviceFigures {
-    fn of(device: &Device<'_>, origin: i64) -> Self {
-        let (track, history) = (device.track, device.history());
-        let times = track.times();
-        let time = |time: Option<&i64>| time.map_or(0, |time| time.saturating_sub(origin));
-        let ooms: Vec<Oom> = OomMark::all(track).iter().map(Oom::of).collect();
-        let mut doubts = notes::limits(&history.completeness, &history.start);
-        doubts.extend(notes::anomalies(&history.anomalies));
-        Self {
-            device: device.id(),
-            name: notes::device_name(device.id()),
-            entries: history.entries(),
-            allocations: history.allocations.len(),
-            start_us: time(times.iter().min()),
-            end_us: time(times.iter().max()),
-            capacity_bytes: ooms.first().and_then(|oom| oom.capacity_bytes),
-            has_reserved: !history.completeness.no_reserved,
-            peak: Metric::ALL.map(|metric| (metric.name(), Peak::of(device, metric))).into(),
-            bounds: Metric::ALL.map(|metric| (metric.name(), bound_then(&history.completeness, metric))).into(),
-            baseline: counters(&history.start),
-            baseline_bound: history.completeness.baseline_bound(),
-            end: counters(&history.end),
-            complete: history.completeness.is_complete(),
-            doubts,
-            ooms,
-        }
-    }
-}
-
-impl Peak {
-    fn of(device: &Device<'_>, metric: Metric) -> Self {
-        let history = device.history();
-        let maximum = history.maxima[metric as usize];
-        let is_early = maximum.instant == 0 && history.completeness.has_baseline;
-        let bound = history.completeness.bound(metric).or(is_early.then_some(Bound::Lower));
-        Self { bytes: maximum.bytes, instant: maximum.instant, bound }
-    }
-}
-
-impl Oom {
-    fn of(oom: &OomMark) -> Self {
-        let free = oom.device_free.map_or(String::new(), |free| format!(", {} free on the device", Bytes(free)));
-        Self {
-            instant: oom.entry + 1,
-            requested_bytes: oom.requested,
-            capacity_bytes: oom.capacity(),
-            allocated_bytes: oom.counters.allocated,
-            reserved_bytes: oom.counters.reserved,
-            text: format!("out of memory: {} requested{free}", Bytes(oom.requested)),
-        }
-    }
 }
 
 /// Which bound a metric's values at all recorded instants are: peaks may be before these, or between them.

@@ -50,7 +50,6 @@ struct Other {
     cure: Option<Cure>,
 }
 
-/// A cure that can be tried.
 #[derive(Serialize)]
 struct Cure {
     /// Its place in the list of its device; alternatives follow the list.
@@ -117,7 +116,6 @@ pub fn findings(devices: &Devices<'_>, cures: &BTreeMap<DeviceId, WhatIf<'_, '_>
 }
 
 impl Found {
-    /// A finding at the instant of the triage.
     fn new(kind: &'static str, is_alarm: bool, device: &DeviceTriage) -> Self {
         Self {
             kind,
@@ -169,7 +167,6 @@ fn cure(device: &DeviceTriage, advice: &Advice, list: Option<(&WhatIf<'_, '_>, u
     }
 }
 
-/// The alternatives to the cure at a place.
 fn alternatives(list: &WhatIf<'_, '_>, place: usize) -> Vec<Other> {
     let places = (list.advice().count()..).zip(list.alternatives());
     let of_place = places.filter(|(_, (instead_of, _))| *instead_of == place);

@@ -2,41 +2,28 @@
 
 use super::json;
 use crate::analysis::flame::FlameNode;
+use crate::report::common::json::keys;
 use crate::report::common::palette::Rgb;
 use crate::report::flamegraph::colors::Colors;
-use serde::Serialize;
 
-#[derive(Serialize)]
-struct Node<'a> {
-    label: &'a str,
-    light: Rgb,
-    dark: Rgb,
-    bytes: u64,
-    own_bytes: u64,
-    blocks: u64,
-    depth: usize,
-    start: u64,
+keys! {
+
+    struct Node<'a>(node: &'a FlameNode, colors: &Colors<'_>) {
+        let color = colors.of_node(node);
+        let FlameNode { label, bytes, own_bytes, blocks, depth, start, .. } = node;
+        pub label: &'a str = label,
+        pub light: Rgb = color.light,
+        pub dark: Rgb = color.dark,
+        pub bytes: u64 = *bytes,
+        pub own_bytes: u64 = *own_bytes,
+        pub blocks: u64 = *blocks,
+        pub depth: usize = *depth,
+        pub start: u64 = *start,
+    }
 }
 
 /// The nodes of a tree, each before its callees.
 pub fn flame(nodes: &[FlameNode]) -> String {
     let colors = Colors::of(nodes.iter());
     json(&nodes.iter().map(|node| Node::of(node, &colors)).collect::<Vec<_>>())
-}
-
-impl<'a> Node<'a> {
-    fn of(node: &'a FlameNode, colors: &Colors<'_>) -> Self {
-        let color = colors.of_node(node);
-        let FlameNode { label, bytes, own_bytes, blocks, depth, start, .. } = node;
-        Self {
-            label,
-            light: color.light,
-            dark: color.dark,
-            bytes: *bytes,
-            own_bytes: *own_bytes,
-            blocks: *blocks,
-            depth: *depth,
-            start: *start,
-        }
-    }
 }

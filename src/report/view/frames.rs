@@ -7,7 +7,6 @@ use crate::model::{FrameId, StackId};
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// A frame of a stack.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Frame {
     label: String,

@@ -37,15 +37,12 @@ use serde::Serialize;
 /// A group with its colors, which are those of the pictures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Group {
-    /// Its name.
     pub label: String,
-    /// Its category, if groups are categories.
     pub category: Option<&'static str>,
     /// Its color on a light background.
     pub light: String,
     /// Its color on a dark background.
     pub dark: String,
-    /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
 }
 

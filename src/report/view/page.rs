@@ -33,9 +33,7 @@ pub struct Carried<'a> {
 }
 
 /// Writes a page with a recording, or an empty page, onto which you can drop recordings.
-///
-/// # Errors
-/// If reading the recording or writing fails.
+/// Fails if reading the recording or writing fails.
 pub fn write(carried: Option<Carried<'_>>, out: &mut dyn Write) -> io::Result<()> {
     let missing = || io::Error::other("the page template has no placeholder for the engine and the recording");
     let mut page = String::new();

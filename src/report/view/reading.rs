@@ -18,9 +18,7 @@ pub struct Reading {
 
 impl Reading {
     /// Parses the output of [`Reading::to_json`]; an empty text means the defaults.
-    ///
-    /// # Errors
-    /// If it is anything else.
+    /// Fails if it is anything else.
     pub fn from_json(json: &str) -> Result<Self> {
         if json.is_empty() {
             return Ok(Self::default());
@@ -34,9 +32,7 @@ impl Reading {
     }
 
     /// How the library then reads the recording: as commands about a single recording do.
-    ///
-    /// # Errors
-    /// If an expression is malformed.
+    /// Fails if an expression is malformed.
     pub fn options(&self) -> Result<ReadOptions> {
         let compile = |text: &String| {
             Regex::new(text)

@@ -8,6 +8,7 @@ use crate::facts::segments::layout::{Layout, Piece, SegmentLayout};
 use crate::facts::segments::pinning::charged;
 use crate::model::{BlockState, DEFAULT_POOL, PoolId, SegmentType};
 use crate::replay::Instant;
+use crate::report::common::json::keys;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -20,35 +21,50 @@ struct SegmentMap {
     failed: Option<Failed>,
 }
 
-/// The request that has just failed, and the free blocks for it.
-#[derive(Serialize)]
-struct Failed {
-    bytes: u64,
-    site: String,
-    /// The largest free block that could have served it, had it been larger.
-    largest_bytes: u64,
-    free_bytes: u64,
-    /// Free blocks of the segments that serve such requests.
-    holes: usize,
-    /// Bytes of the largest of them.
-    largest_holes: Vec<u64>,
+keys! {
+    /// The request that has just failed, and the free blocks for it.
+    struct Failed(unserved: &Unserved) {
+        let Unserved { request, serving, holes, .. } = unserved;
+        pub bytes: u64 = request.bytes,
+        pub site: String = request.site.clone(),
+        /// The largest free block that could have served it, had it been larger.
+        pub largest_bytes: u64 = serving.largest_usable,
+        pub free_bytes: u64 = serving.figures.inactive,
+        /// Free blocks of the segments that serve such requests.
+        pub holes: usize = holes.len(),
+        /// Bytes of the largest of them.
+        pub largest_holes: Vec<u64> = holes.iter().copied().take(HOLES).collect(),
+    }
 }
 
 /// The most free blocks that are listed for a failed request.
 const HOLES: usize = 24;
 
-#[derive(Serialize)]
-struct Segment {
-    address: String,
-    bytes: u64,
-    expandable: bool,
-    r#type: &'static str,
-    stream: Option<u64>,
-    pool: Option<String>,
-    blocks: Vec<Block>,
+keys! {
+
+    struct Segment(layout: &Layout, segment: &SegmentLayout, pools: &PoolNames) {
+        let charged = charged(layout, segment);
+        let block = |piece: &Piece| Block {
+            offset: piece.addr - segment.addr,
+            bytes: piece.size,
+            state: state(piece.state),
+            allocation: piece.allocation,
+            keeps: piece.allocation.and_then(|allocation| charged.get(&allocation).copied()).unwrap_or(0),
+        };
+        pub address: String = address(segment.addr),
+        pub bytes: u64 = segment.size,
+        pub expandable: bool = segment.expandable,
+        pub r#type: &'static str = match segment.segment_type {
+            SegmentType::Small => "small",
+            SegmentType::Large => "large",
+        },
+        pub stream: Option<u64> = segment.stream,
+        pub pool: Option<String> = segment.pool.map(|pool| pools.name(pool)),
+        pub blocks: Vec<Block> = layout.pieces_of(segment).iter().map(block).collect(),
+    }
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Block {
     offset: u64,
     bytes: u64,
@@ -71,44 +87,6 @@ pub fn segments(device: &Device<'_>, instant: Instant) -> String {
         stray: layout.stray.clone(),
         failed: Unserved::at(device, instant, &layout).map(|unserved| Failed::of(&unserved)),
     })
-}
-
-impl Failed {
-    fn of(Unserved { request, serving, holes, .. }: &Unserved) -> Self {
-        Self {
-            bytes: request.bytes,
-            site: request.site.clone(),
-            largest_bytes: serving.largest_usable,
-            free_bytes: serving.figures.inactive,
-            holes: holes.len(),
-            largest_holes: holes.iter().copied().take(HOLES).collect(),
-        }
-    }
-}
-
-impl Segment {
-    fn of(layout: &Layout, segment: &SegmentLayout, pools: &PoolNames) -> Self {
-        let charged = charged(layout, segment);
-        let block = |piece: &Piece| Block {
-            offset: piece.addr - segment.addr,
-            bytes: piece.size,
-            state: state(piece.state),
-            allocation: piece.allocation,
-            keeps: piece.allocation.and_then(|allocation| charged.get(&allocation).copied()).unwrap_or(0),
-        };
-        Self {
-            address: address(segment.addr),
-            bytes: segment.size,
-            expandable: segment.expandable,
-            r#type: match segment.segment_type {
-                SegmentType::Small => "small",
-                SegmentType::Large => "large",
-            },
-            stream: segment.stream,
-            pool: segment.pool.map(|pool| pools.name(pool)),
-            blocks: layout.pieces_of(segment).iter().map(block).collect(),
-        }
-    }
 }
 
 /// The state of a block, in one word.
@@ -143,7 +121,6 @@ impl PoolNames {
     }
 }
 
-/// A pool by its name.
 pub(super) fn pool(pool: PoolId) -> String {
     if pool == DEFAULT_POOL { "default".to_owned() } else { format!("private ({}, {})", pool.0, pool.1) }
 }

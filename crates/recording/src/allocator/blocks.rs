@@ -4,7 +4,6 @@ use crate::model::PoolId;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// No block, or no range.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A block that was allocated. Once its free has completed, the ID refers to nothing, even if another block is at its
@@ -21,7 +20,6 @@ pub struct BlockId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolIndex(pub(super) u32);
 
-/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Free,
@@ -87,7 +85,6 @@ pub(super) struct Pool {
     pub unmapped: BTreeMap<u64, u32>,
 }
 
-/// The ID of the default pool.
 pub(super) const DEFAULT_POOL: PoolId = (0, 0);
 
 /// The key of a pool, in the order in which cached blocks are released: default before private pools, large before small,

@@ -58,7 +58,6 @@ fn private(number: u64) -> Option<PoolId> {
     (number > 0).then_some((0, number))
 }
 
-/// Checks all invariants of an allocator.
 fn check(allocator: &Allocator) -> Result<(), TestCaseError> {
     let blocks = || (0u32..).zip(&allocator.blocks).filter(|(_, block)| block.state != State::Gone);
     let (mut allocated, mut active, mut requested, mut reserved) = (0, 0, 0, 0);

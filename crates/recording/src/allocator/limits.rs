@@ -20,12 +20,10 @@ impl Threshold {
         Self { limit, passed: 0, held: u64::MAX }
     }
 
-    /// The limit in bytes.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Whether a value is within the limit.
     #[inline]
     pub fn fits(&mut self, value: u64) -> bool {
         let fits = value <= self.limit;
@@ -48,7 +46,6 @@ impl Threshold {
     }
 }
 
-/// What the allocator may reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the device that the allocator can use.
@@ -73,7 +70,6 @@ pub(super) const ADDRESS_SPACE: u64 = 1 << 62;
 const UNKNOWN_RANGE: u64 = 15 << 40;
 
 impl Default for Limits {
-    /// No limits.
     fn default() -> Self {
         Self {
             capacity: Threshold::new(ADDRESS_SPACE),

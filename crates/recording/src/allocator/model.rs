@@ -27,9 +27,7 @@ pub struct Request {
 pub struct SegmentEvent {
     /// [`Action::SegmentAlloc`], [`Action::SegmentFree`], [`Action::SegmentMap`] or [`Action::SegmentUnmap`].
     pub action: Action,
-    /// First address.
     pub addr: u64,
-    /// Bytes.
     pub size: u64,
 }
 
@@ -92,7 +90,6 @@ pub struct Allocator {
     pub(super) addresses: Addresses,
     /// Blocks whose free is pending. Their number and the order in which they complete are arbitrary.
     pub(super) pending: BTreeSet<u32>,
-    /// Number of requests served.
     served: u32,
     /// Bytes obtained from the driver: reserved bytes, rounded up to the driver's granularity.
     pub(super) used: u64,
@@ -125,7 +122,6 @@ impl Allocator {
         &self.limits
     }
 
-    /// The counters.
     #[inline]
     pub fn stats(&self) -> &Stats {
         &self.stats
@@ -419,7 +415,6 @@ impl Allocator {
         self.pools[pool as usize].free.insert((size, addr), index);
     }
 
-    /// Adds a block to the table.
     pub(super) fn add(&mut self, block: Block) -> u32 {
         let index = self.unused.pop().unwrap_or(self.blocks.len() as u32);
         match self.blocks.get_mut(index as usize) {

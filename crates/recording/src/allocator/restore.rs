@@ -7,9 +7,7 @@ use crate::model::BlockState;
 /// A segment that exists before the first request: a regular one, or a mapped part of an expandable one.
 #[derive(Clone, Copy, Debug)]
 pub struct Restored {
-    /// The pool it belongs to.
     pub pool: PoolIndex,
-    /// First address.
     pub addr: u64,
     /// Bytes.
     pub size: u64,

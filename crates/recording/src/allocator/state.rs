@@ -46,7 +46,6 @@ impl AllocatorState {
         &self.in_use
     }
 
-    /// Number of blocks.
     pub fn block_count(&self) -> usize {
         self.blocks.len()
     }
@@ -66,7 +65,6 @@ impl BlockId {
 }
 
 impl Allocator {
-    /// The current state.
     #[doc(hidden)]
     pub fn state(&self) -> AllocatorState {
         let rows = (0u32..).zip(&self.blocks).filter(|(_, block)| block.state != State::Gone);

@@ -6,7 +6,6 @@
 
 use crate::model::AllocatorSettings;
 
-/// An invalid value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadSetting {
     /// The setting.

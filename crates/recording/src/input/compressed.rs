@@ -5,17 +5,19 @@ use crate::error::Result;
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
-/// How an input is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
-    /// Not at all.
-    None,
-    /// RFC 1952.
-    Gzip,
-    /// RFC 8878.
-    Zstd,
-    /// A zip archive that contains one file.
-    Zip,
+names! {
+    /// How an input is compressed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Compression {
+        /// Not at all.
+        None = "plain",
+        /// RFC 1952.
+        Gzip = "gzip",
+        /// RFC 8878.
+        Zstd = "zstd",
+        /// A zip archive that contains one file.
+        Zip = "zip",
+    }
 }
 
 impl Compression {
@@ -27,16 +29,6 @@ impl Compression {
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
             [b'P', b'K', 3, 4, ..] => Self::Zip,
             _ => Self::None,
-        }
-    }
-
-    /// The name as people write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "plain",
-            Self::Gzip => "gzip",
-            Self::Zstd => "zstd",
-            Self::Zip => "zip",
         }
     }
 }

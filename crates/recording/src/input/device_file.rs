@@ -50,7 +50,6 @@ pub fn beside(recording: &Path) -> Result<Option<DeviceFile>> {
     File::open(&path).map_err(Error::from).and_then(read).map(Some).map_err(about)
 }
 
-/// Reads samples from a stream.
 pub fn read(stream: impl Read) -> Result<DeviceFile> {
     let mut text = Vec::new();
     stream.take(MOST_BYTES + 1).read_to_end(&mut text)?;

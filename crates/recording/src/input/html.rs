@@ -96,14 +96,21 @@ impl Text {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Before or after a recording: this many bytes of the key and of a picture's start were just matched.
-    Searching { key: usize, picture: usize, found: bool },
+    Searching {
+        key: usize,
+        picture: usize,
+        found: bool,
+    },
     /// After the key, before its colon.
-    Colon { found: bool },
+    Colon {
+        found: bool,
+    },
     /// After the colon, before the opening quote.
-    Quote { found: bool },
+    Quote {
+        found: bool,
+    },
     /// Inside the recording.
     Inside,
-    /// The page has ended.
     Ended,
 }
 
@@ -268,7 +275,6 @@ impl<R: Read> PageReader<R> {
         Ok(())
     }
 
-    /// The error at the end of the page, if any.
     fn end(&self) -> Result<(), Error> {
         match self.state {
             State::Searching { found: true, .. } | State::Colon { found: true } | State::Quote { found: true } => Ok(()),

@@ -49,37 +49,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{channel, sync_channel};
 use std::sync::{Arc, Mutex};
 
-/// How to read.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct ReadOptions {
-    /// Limits on the cost of a file.
-    pub limits: Limits,
-    /// Whether to analyze a file that was cut off, for example because its job was killed, up to the cut.
-    pub allow_truncated: bool,
-    /// Whether to read only on the calling thread, for callers that read several files at a time. Otherwise decompressing,
-    /// decoding and replaying overlap, which is faster for a single file.
-    pub on_one_thread: bool,
-    /// Counts the bytes read from the file (compressed bytes, if it is compressed), for a progress bar.
-    pub progress: Option<Arc<AtomicU64>>,
-    /// How to present answers about the recording.
-    pub view: View,
+options! {
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct ReadOptions {
+        /// Limits on the cost of a file.
+        pub limits: Limits,
+        /// Whether to analyze a file that was cut off, for example because its job was killed, up to the cut.
+        pub allow_truncated: bool,
+        /// Whether to read only on the calling thread, for callers that read several files at a time. Otherwise decompressing,
+        /// decoding and replaying overlap, which is faster for a single file.
+        pub on_one_thread: bool,
+        /// Counts the bytes read from the file (compressed bytes, if it is compressed), for a progress bar.
+        pub progress: Option<Arc<AtomicU64>>,
+        /// How to present answers about the recording.
+        pub view: View,
+    }
 }
-
-setters!(ReadOptions {
-    limits: Limits,
-    allow_truncated: bool,
-    on_one_thread: bool,
-    progress: Option<Arc<AtomicU64>>,
-    view: View,
-});
 
 /// A snapshot and how it was stored.
 #[derive(Clone, Debug)]
 pub struct Input {
     /// The contents of the file.
     pub snapshot: Snapshot,
-    /// How it was compressed.
     pub compression: Compression,
     /// Size of the file or stream in bytes, compressed if it is.
     pub bytes: u64,
@@ -153,9 +145,7 @@ pub fn read_observed<O: EntryObserver + 'static>(
 /// An input of any family and how it was stored.
 #[derive(Clone, Debug)]
 pub struct AnyInput<O> {
-    /// The contents of the file.
     pub contents: Contents<O>,
-    /// How it was compressed.
     pub compression: Compression,
     /// Size of the file or stream in bytes, compressed if it is.
     pub bytes: u64,
@@ -166,9 +156,7 @@ pub struct AnyInput<O> {
 pub enum Contents<O> {
     /// A snapshot, and the observer of its entries.
     Snapshot(Box<Snapshot>, O),
-    /// A profiler trace.
     Trace(Profile),
-    /// An exported memory timeline.
     Timeline(MemoryTimeline),
     /// The live buffers at one instant.
     Live(LiveProfile),
@@ -249,7 +237,6 @@ impl Unpacked {
         foreign::describe(&self.begin)
     }
 
-    /// Whether it starts with these bytes.
     pub fn begins_with(&self, bytes: &[u8]) -> bool {
         self.begin.starts_with(bytes)
     }
@@ -259,7 +246,6 @@ impl Unpacked {
         Box::new(io::Cursor::new(self.begin).chain(self.reader))
     }
 
-    /// Reads it as a recording.
     pub fn read<O: EntryObserver + 'static>(self, options: &ReadOptions, observer: O) -> Result<AnyInput<O>> {
         if let Some(what) = self.described() {
             return Err(Error::Foreign(what));

@@ -26,7 +26,6 @@ pub struct Window<R> {
 }
 
 impl<R: Read> Window<R> {
-    /// A window at the start of `reader`.
     pub fn new(reader: R) -> Self {
         Self { reader, buffer: vec![0; CHUNK], start: 0, end: 0, base: 0, ended: false, failed: None }
     }
@@ -109,7 +108,6 @@ impl<R: Read> Window<R> {
         Ok(self.end - self.start >= count)
     }
 
-    /// The next byte.
     #[inline]
     pub fn byte(&mut self) -> Result<u8> {
         Ok(self.array::<1>()?[0])

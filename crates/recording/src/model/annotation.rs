@@ -5,9 +5,7 @@ use super::{DeviceId, StrId};
 /// Which end of a range an annotation marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The range starts.
     Start,
-    /// The range ends.
     End,
 }
 

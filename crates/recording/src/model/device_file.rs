@@ -32,7 +32,6 @@ impl DeviceFile {
     }
 }
 
-/// Samples of one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct DeviceSamples {
     /// Its index in the process.
@@ -47,33 +46,22 @@ pub struct DeviceSamples {
     pub samples: Vec<DeviceSample>,
 }
 
-/// When a sample was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Occasion {
-    /// When recording started.
-    Start,
-    /// At the end of the step at which the most memory was in use.
-    Peak,
-    /// When a request failed.
-    Oom,
-    /// When the recording was written, for example on a signal.
-    Dump,
-    /// When recording ended.
-    End,
-}
-
-impl Occasion {
-    /// The name in the file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Peak => "peak",
-            Self::Oom => "oom",
-            Self::Dump => "dump",
-            Self::End => "end",
-        }
+names! {
+    /// When a sample was taken.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "snake_case")]
+    pub enum Occasion {
+        /// When recording started.
+        Start = "start",
+        /// At the end of the step at which the most memory was in use.
+        Peak = "peak",
+        /// When a request failed.
+        Oom = "oom",
+        /// When the recording was written, for example on a signal.
+        Dump = "dump",
+        /// When recording ended.
+        End = "end",
     }
 }
 
@@ -125,7 +113,6 @@ pub struct HostSample {
     pub active_bytes: u64,
 }
 
-/// A process on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct GpuProcess {
     /// Its process ID, according to the driver.

@@ -18,7 +18,6 @@ pub struct LiveProfile {
 /// The buffers of one stack on one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveSample {
-    /// Where they were allocated.
     pub stack: StackId,
     pub device: DeviceId,
     /// Number of buffers, at least one.

@@ -13,19 +13,15 @@ pub struct NsysProfile {
     pub events: Vec<MemoryEvent>,
     /// The callers, each once. The first one is unknown.
     pub callers: Vec<Caller>,
-    /// NVTX ranges, by start.
     pub ranges: Vec<NvtxRange>,
     /// The GPUs of the machine.
     pub gpus: Vec<ProfiledGpu>,
-    /// Processes with a name.
     pub processes: Vec<(Process, String)>,
-    /// Whether the file has call chains.
     pub has_call_chains: bool,
     /// Memory events that are neither allocations nor frees, which memviz leaves out.
     pub other_events: u64,
     /// Why the file may lack rows; empty if nothing says so.
     pub notes: Vec<String>,
-    /// Bytes of the file.
     pub bytes: u64,
 }
 
@@ -42,7 +38,6 @@ impl Process {
         Self(global >> Self::THREAD_BITS)
     }
 
-    /// The process ID.
     pub fn pid(self) -> i64 {
         self.0 & ((1 << Self::THREAD_BITS) - 1)
     }
@@ -57,15 +52,10 @@ pub struct MemoryEvent {
     pub process: Process,
     /// The device; meaningless for host memory.
     pub device: i64,
-    /// The CUDA context.
     pub context: i64,
-    /// First address.
     pub address: u64,
-    /// Bytes.
     pub bytes: u64,
-    /// The kind of memory.
     pub kind: MemoryKind,
-    /// Whether it was freed.
     pub is_free: bool,
     /// Index into [`NsysProfile::callers`].
     pub caller: u32,
@@ -97,7 +87,6 @@ pub enum MemoryKind {
 }
 
 impl MemoryKind {
-    /// The kind with this number.
     pub fn of(number: i64) -> Self {
         match number {
             0 => Self::Pageable,
@@ -124,7 +113,6 @@ pub struct Caller {
 /// A frame of a call chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ChainFrame {
-    /// The function.
     pub symbol: String,
     /// The path of its library.
     pub module: String,
@@ -133,7 +121,6 @@ pub struct ChainFrame {
 /// An NVTX range, such as one from `torch.cuda.nvtx.range`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvtxRange {
-    /// Its name.
     pub name: String,
     /// The process.
     pub process: Process,
@@ -148,7 +135,6 @@ pub struct NvtxRange {
 pub struct ProfiledGpu {
     /// Its number in CUDA.
     pub device: i64,
-    /// Its name.
     pub name: Option<String>,
     /// Its memory in bytes.
     pub total_bytes: Option<u64>,

@@ -4,7 +4,6 @@ use crate::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// Units in one percent.
 const UNITS: u64 = 1_000_000;
 
 /// A percentage of something, to a millionth of a percent.
@@ -12,7 +11,6 @@ const UNITS: u64 = 1_000_000;
 pub struct Percent(u64);
 
 impl Percent {
-    /// All of it.
     pub const ALL: Self = Self(100 * UNITS);
 
     /// This percentage of a number of bytes, rounded down.

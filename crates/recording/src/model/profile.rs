@@ -29,7 +29,6 @@ pub struct ProfileThread {
     pub spans: Vec<Span>,
 }
 
-/// What a span represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
     /// A Python function or a call of an `nn.Module` (`python_function`).
@@ -50,7 +49,6 @@ pub struct Span {
     pub name: StrId,
     /// The `TorchScript` modules around it, as recorded: `TOP(Net)::forward.fc(Linear)::forward.`; empty if there are none.
     pub modules: StrId,
-    /// What it is.
     pub kind: SpanKind,
     /// Index into [`Profile::sequences`]; [`Span::NO_SEQUENCE`] if it has none.
     pub sequence: u32,
@@ -83,7 +81,6 @@ pub enum MemoryKind {
 /// The type of device that memory is on, as numbered by PyTorch (`c10::DeviceType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceType {
-    /// The CPU.
     Cpu,
     /// `torch.cuda`, on NVIDIA and, with `ROCm`, on AMD.
     Cuda,
@@ -115,7 +112,6 @@ impl DeviceType {
         }
     }
 
-    /// The name for people.
     pub fn name(self) -> String {
         match self {
             Self::Cpu => "the CPU".to_owned(),
@@ -129,7 +125,6 @@ impl DeviceType {
     }
 }
 
-/// A `[memory]` or `[OutOfMemory]` event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryEvent {
     /// The kind of event.

@@ -41,19 +41,20 @@ pub struct Rehearsal {
     pub ended: String,
 }
 
-/// What a value is used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ValueUse {
-    /// Copied to the host: `.cpu()`, `.tolist()`, printing.
-    Copy,
-    /// As one value: `.item()`, `float()`, `if`.
-    Value,
-    /// As the size of a result: `nonzero`, masks, `unique`.
-    Size,
+names! {
+    /// What a value is used for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ValueUse {
+        /// Copied to the host: `.cpu()`, `.tolist()`, printing.
+        Copy = "copy",
+        /// As one value: `.item()`, `float()`, `if`.
+        Value = "value",
+        /// As the size of a result: `nonzero`, masks, `unique`.
+        Size = "size",
+    }
 }
 
-/// A line that reads values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValueReads {
     /// The file, empty for backward's own threads.
@@ -92,17 +93,6 @@ impl Rehearsal {
     /// Lines whose values determined how much was allocated.
     pub fn sizes(&self) -> impl Iterator<Item = &ValueReads> {
         self.reads.iter().filter(|reads| reads.kind == ValueUse::Size)
-    }
-}
-
-impl ValueUse {
-    /// The name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Copy => "copy",
-            Self::Value => "value",
-            Self::Size => "size",
-        }
     }
 }
 

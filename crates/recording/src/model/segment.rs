@@ -32,7 +32,6 @@ pub enum BlockState {
 #[derive(Clone, Debug)]
 pub struct Segment {
     pub device: DeviceId,
-    /// First address.
     pub address: u64,
     /// Length in bytes.
     pub total_size: u64,
@@ -67,7 +66,6 @@ pub struct Block {
     pub requested_size: u64,
     /// State at dump time.
     pub state: BlockState,
-    /// Stack of the allocation.
     pub stack: StackId,
     /// `forward_frames` of the allocation: see [`super::EntryContext::forward`].
     pub forward: StackId,

@@ -23,9 +23,7 @@ pub struct DeviceTrace {
 /// What `torch.cuda.memory._dump_snapshot` wrote, typed and interned.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Every string.
     pub strings: Strings,
-    /// Every frame and stack.
     pub stacks: Stacks,
     /// Every combination of stream, pool and metadata.
     pub contexts: Contexts,
@@ -37,7 +35,6 @@ pub struct Snapshot {
     pub segments: Vec<Segment>,
     /// `record_function` ranges, in the order recorded.
     pub annotations: Vec<Annotation>,
-    /// Allocator settings.
     pub settings: AllocatorSettings,
     /// What the reader noticed.
     pub notes: SourceNotes,
@@ -45,33 +42,25 @@ pub struct Snapshot {
     pub view: View,
 }
 
-/// What kind of file a recording comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Format {
-    /// `torch.cuda.memory._dump_snapshot`.
-    #[default]
-    CudaSnapshot,
-    /// `export_chrome_trace` of `torch.profiler` with `profile_memory=True`.
-    ProfilerTrace,
-    /// `export_memory_timeline` of `torch.profiler`.
-    MemoryTimeline,
-    /// `save_device_memory_profile` of `jax.profiler`.
-    DeviceMemoryProfile,
+names! {
+    /// What kind of file a recording comes from.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "snake_case")]
+    pub enum Format {
+        /// `torch.cuda.memory._dump_snapshot`.
+        #[default]
+        CudaSnapshot = "cuda_snapshot",
+        /// `export_chrome_trace` of `torch.profiler` with `profile_memory=True`.
+        ProfilerTrace = "profiler_trace",
+        /// `export_memory_timeline` of `torch.profiler`.
+        MemoryTimeline = "memory_timeline",
+        /// `save_device_memory_profile` of `jax.profiler`.
+        DeviceMemoryProfile = "device_memory_profile",
+    }
 }
 
 impl Format {
-    /// The name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::CudaSnapshot => "cuda_snapshot",
-            Self::ProfilerTrace => "profiler_trace",
-            Self::MemoryTimeline => "memory_timeline",
-            Self::DeviceMemoryProfile => "device_memory_profile",
-        }
-    }
-
     /// The name for people.
     pub fn title(self) -> &'static str {
         match self {
@@ -149,7 +138,6 @@ pub struct SourceNotes {
     pub device_memory: Vec<(DeviceId, u64)>,
     /// The file that contains it, if it is another one: a trace next to the recording.
     pub device_memory_from: Option<String>,
-    /// The names of devices, if the file has them.
     pub device_names: Vec<(DeviceId, String)>,
     /// Whether the file contains only the list of segments, as `torch.cuda.memory_snapshot()` returns it: a state without a
     /// history.
@@ -166,7 +154,6 @@ impl Snapshot {
         self.notes.runs_on_gpu && self.traces.iter().all(|trace| trace.device < 0)
     }
 
-    /// The trace of `device`, if the snapshot has one.
     pub fn trace(&self, device: DeviceId) -> Option<&DeviceTrace> {
         self.traces.iter().find(|trace| trace.device == device)
     }
@@ -178,7 +165,6 @@ impl Snapshot {
         self.traces.iter().filter_map(first).min()
     }
 
-    /// The time of the last entry.
     pub fn last_time(&self) -> Option<i64> {
         let times = self.entries.times();
         let last = |trace: &DeviceTrace| times.get(trace.rows.clone())?.last().copied();

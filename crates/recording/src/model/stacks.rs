@@ -32,12 +32,10 @@ impl FrameId {
     }
 }
 
-/// One frame as recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
     /// Source file; a shared object, `??` or empty for C++ frames.
     pub filename: StrId,
-    /// Function name.
     pub name: StrId,
     /// Line number; `u64::MAX` for compiled code; a byte offset for C++ frames of PyTorch 2.15.
     pub line: u64,
@@ -70,7 +68,6 @@ pub mod special {
     pub const CATEGORY: &str = "[category]";
 }
 
-/// All frames and stacks of a recording.
 #[derive(Clone, Debug)]
 pub struct Stacks {
     frames: IndexSet<Frame, RandomState>,
@@ -129,7 +126,6 @@ impl Stacks {
         self.stacks.is_empty()
     }
 
-    /// Number of distinct frames.
     pub fn frame_count(&self) -> usize {
         self.frames.len()
     }

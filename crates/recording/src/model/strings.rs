@@ -57,7 +57,6 @@ impl Strings {
         self.set.get_index(id.index()).map_or("", |text| text)
     }
 
-    /// Number of distinct strings.
     pub fn len(&self) -> usize {
         self.set.len()
     }

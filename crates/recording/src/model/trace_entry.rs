@@ -9,32 +9,34 @@ use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 use std::ops::Range;
 
-/// What a trace entry records. Names as in the snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Action {
-    /// A block was allocated. `size` is the requested size.
-    Alloc,
-    /// The program freed a block; another stream may still be using it.
-    FreeRequested,
-    /// The block became available again.
-    FreeCompleted,
-    /// A segment was obtained from the driver.
-    SegmentAlloc,
-    /// A segment was released to the driver.
-    SegmentFree,
-    /// A range was mapped into an expandable segment.
-    SegmentMap,
-    /// A range was unmapped from an expandable segment.
-    SegmentUnmap,
-    /// A snapshot was taken; `size` is the bytes active at that time.
-    Snapshot,
-    /// A request failed; the address column contains the driver's free bytes, `size` the rounded request.
-    Oom,
-    /// Metadata was attached to a live allocation (PyTorch 2.15).
-    Annotate,
-    /// An action that this version does not know; counted by name in the snapshot's notes.
-    Unknown,
+names! {
+    /// What a trace entry records. Names as in the snapshot.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[repr(u8)]
+    pub enum Action {
+        /// A block was allocated. `size` is the requested size.
+        Alloc = "alloc",
+        /// The program freed a block; another stream may still be using it.
+        FreeRequested = "free_requested",
+        /// The block became available again.
+        FreeCompleted = "free_completed",
+        /// A segment was obtained from the driver.
+        SegmentAlloc = "segment_alloc",
+        /// A segment was released to the driver.
+        SegmentFree = "segment_free",
+        /// A range was mapped into an expandable segment.
+        SegmentMap = "segment_map",
+        /// A range was unmapped from an expandable segment.
+        SegmentUnmap = "segment_unmap",
+        /// A snapshot was taken; `size` is the bytes active at that time.
+        Snapshot = "snapshot",
+        /// A request failed; the address column contains the driver's free bytes, `size` the rounded request.
+        Oom = "oom",
+        /// Metadata was attached to a live allocation (PyTorch 2.15).
+        Annotate = "annotate",
+        /// An action that this version does not know; counted by name in the snapshot's notes.
+        Unknown = "unknown",
+    }
 }
 
 impl Action {
@@ -52,23 +54,6 @@ impl Action {
         Self::Annotate,
         Self::Unknown,
     ];
-
-    /// The name as PyTorch writes it (`unknown` for [`Action::Unknown`]).
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Alloc => "alloc",
-            Self::FreeRequested => "free_requested",
-            Self::FreeCompleted => "free_completed",
-            Self::SegmentAlloc => "segment_alloc",
-            Self::SegmentFree => "segment_free",
-            Self::SegmentMap => "segment_map",
-            Self::SegmentUnmap => "segment_unmap",
-            Self::Snapshot => "snapshot",
-            Self::Oom => "oom",
-            Self::Annotate => "annotate",
-            Self::Unknown => "unknown",
-        }
-    }
 
     /// How often it occurs in `actions`.
     #[doc(hidden)]
@@ -108,7 +93,6 @@ impl ContextId {
     }
 }
 
-/// The distinct entry contexts of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Contexts {
     set: IndexSet<EntryContext, RandomState>,
@@ -139,7 +123,6 @@ impl Contexts {
         self.set.iter()
     }
 
-    /// Number of distinct contexts.
     pub fn len(&self) -> usize {
         self.set.len()
     }
@@ -211,12 +194,10 @@ impl TraceEntries {
     /// Bytes of memory that one row takes at most.
     pub const ROW_BYTES: usize = 33;
 
-    /// Number of rows.
     pub fn len(&self) -> usize {
         self.actions.len()
     }
 
-    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty()
     }
@@ -277,12 +258,10 @@ impl TraceEntries {
         )
     }
 
-    /// The action column.
     pub fn actions(&self) -> &[Action] {
         &self.actions
     }
 
-    /// The stack column.
     pub fn stacks(&self) -> &[StackId] {
         &self.stacks
     }

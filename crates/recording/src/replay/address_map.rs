@@ -8,7 +8,6 @@
 /// The most values in a chunk; a full one is split in half.
 const CHUNK: usize = 64;
 
-/// A map from addresses.
 #[derive(Clone, Debug)]
 pub struct AddressMap<V> {
     /// The first key of each chunk.
@@ -70,7 +69,6 @@ impl<V> AddressMap<V> {
         here.filter(|&(key, _)| key == addr).or_else(|| self.before(place))
     }
 
-    /// The value at exactly `addr`.
     pub fn get(&self, addr: u64) -> Option<&V> {
         self.from(self.place(addr)).filter(|&(key, _)| key == addr).map(|(_, value)| value)
     }
@@ -103,7 +101,6 @@ impl<V> AddressMap<V> {
         }
     }
 
-    /// Removes the value at `addr`.
     pub fn remove(&mut self, addr: u64) -> Option<V> {
         let place = self.place(addr);
         let chunk = self.chunks.get_mut(place.chunk)?;
@@ -128,7 +125,6 @@ impl<V> AddressMap<V> {
         all.skip(place.index)
     }
 
-    /// The values in the order of their addresses.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.chunks.iter().flat_map(|chunk| &chunk.values)
     }

@@ -14,9 +14,7 @@ pub const NO_ALLOCATION: u32 = u32::MAX;
 /// One allocation, from the request to the free. Mirrors a `Block` of `CUDACachingAllocator` while it is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
-    /// Address.
     pub addr: u64,
-    /// Requested bytes.
     pub requested: u64,
     /// Bytes of the block.
     pub size: u64,
@@ -29,13 +27,11 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// Whether it counts as allocated at an instant.
     #[inline]
     pub fn allocated_at(&self, instant: Instant) -> bool {
         self.born <= instant && instant < self.freed
     }
 
-    /// Whether it counts as active at an instant.
     #[inline]
     pub fn active_at(&self, instant: Instant) -> bool {
         self.born <= instant && instant < self.completed

@@ -4,36 +4,27 @@ use super::allocation::{Allocation, Instant};
 use crate::model::Action;
 use serde::{Deserialize, Serialize};
 
-/// A counter, named as in `memory_stats` (`<name>_bytes.all.current`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-#[serde(rename_all = "snake_case")]
-pub enum Metric {
-    /// Blocks, from their allocation until their free is requested.
-    #[default]
-    Allocated,
-    /// Blocks, from their allocation until their free completes.
-    Active,
-    /// Requested bytes of blocks, until their free completes.
-    Requested,
-    /// Segments.
-    Reserved,
+names! {
+    /// A counter, named as in `memory_stats` (`<name>_bytes.all.current`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+    #[serde(rename_all = "snake_case")]
+    pub enum Metric {
+        /// Blocks, from their allocation until their free is requested.
+        #[default]
+        Allocated = "allocated",
+        /// Blocks, from their allocation until their free completes.
+        Active = "active",
+        /// Requested bytes of blocks, until their free completes.
+        Requested = "requested",
+        /// Segments.
+        Reserved = "reserved",
+    }
 }
 
 impl Metric {
-    /// Every metric.
     pub const ALL: [Self; 4] = [Self::Allocated, Self::Active, Self::Requested, Self::Reserved];
-
-    /// The name in options and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Allocated => "allocated",
-            Self::Active => "active",
-            Self::Requested => "requested",
-            Self::Reserved => "reserved",
-        }
-    }
 }
 
 /// Values of the four counters in bytes. Signed, since a contradictory history can make them negative.
@@ -57,7 +48,6 @@ pub struct Counters {
 /// A counter's highest value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Maximum {
-    /// Bytes.
     pub bytes: i64,
     /// First instant that reaches it.
     pub instant: Instant,

@@ -14,7 +14,6 @@ const NEAR: usize = 16;
 /// A reserved range and its lifetime: a segment, or a mapped part of an expandable one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentSpan {
-    /// First address.
     pub addr: u64,
     /// Length in bytes.
     pub size: u64,
@@ -53,7 +52,6 @@ pub struct BaselineOrigin {
     /// Where forward created the autograd node of the allocation, if that is recorded: see
     /// [`crate::model::EntryContext::forward`].
     pub forward: StackId,
-    /// CUDA stream.
     pub stream: u64,
     /// Memory pool; `None` when unknown.
     pub pool: Option<PoolId>,
@@ -104,27 +102,18 @@ pub struct Completeness {
     pub peak_uncertain_bytes: u64,
 }
 
-/// The direction in which the true value of an inexact number lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Bound {
-    /// The true value is this or higher.
-    Lower,
-    /// The true value is this or lower.
-    Upper,
-    /// The direction is unknown.
-    Unknown,
-}
-
-impl Bound {
-    /// The name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Lower => "lower",
-            Self::Upper => "upper",
-            Self::Unknown => "unknown",
-        }
+names! {
+    /// The direction in which the true value of an inexact number lies.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "snake_case")]
+    pub enum Bound {
+        /// The true value is this or higher.
+        Lower = "lower",
+        /// The true value is this or lower.
+        Upper = "upper",
+        /// The direction is unknown.
+        Unknown = "unknown",
     }
 }
 

@@ -29,7 +29,6 @@ pub enum InferredRule {
 /// How a simulation departs from the recorded settings.
 #[derive(Clone, Debug, Default)]
 pub struct Variant {
-    /// The rule that it follows.
     pub rule: Option<InferredRule>,
     /// Whether the kind of the latest segment decides how blocks are split.
     pub splits_like_latest_segment: bool,

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 const WORDS: usize = 32;
 /// Blocks of [`MIN_BLOCK`] bytes in a page: 1 MiB.
 const PAGE: u64 = 64 * WORDS as u64;
-/// Bytes in a page.
 pub const PAGE_BYTES: u64 = PAGE * MIN_BLOCK;
 /// Segments with more pages contain no blocks of the small pool.
 const MOST_PAGES: usize = 64;

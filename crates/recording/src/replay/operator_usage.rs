@@ -12,11 +12,9 @@ pub struct Usage {
     pub self_increase: i64,
     /// Number of allocations, by the operator and everything it called.
     pub allocations: u64,
-    /// Number of allocations by the operator itself.
     pub self_allocations: u64,
     /// Bytes allocated, by the operator and everything it called.
     pub allocated: u64,
-    /// Bytes allocated by the operator itself.
     pub self_allocated: u64,
 }
 
@@ -35,7 +33,6 @@ impl Usage {
     }
 }
 
-/// One operator on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorUsage {
     /// Name of the operator, or [`NO_OPERATOR`].

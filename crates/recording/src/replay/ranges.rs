@@ -15,7 +15,6 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// The range that contains `addr`.
     #[inline]
     pub fn containing(&self, addr: u64) -> Option<&SegmentSpan> {
         let (_, &index) = self.live.up_to(addr)?;

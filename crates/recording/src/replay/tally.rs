@@ -14,7 +14,6 @@ pub struct Tally {
     pub maxima: [Maximum; 4],
     /// All counters at the instant of each maximum.
     pub at_maxima: [Counters; 4],
-    /// The contradictions.
     pub anomalies: Anomalies,
     /// Bytes by which blocks of the baseline may be larger than counted.
     uncertain: u64,

@@ -30,7 +30,6 @@ impl<'a> Track<'a> {
         self.history.entries()
     }
 
-    /// The action of each entry.
     pub fn actions(self) -> &'a [Action] {
         self.column(self.snapshot.entries.actions())
     }
@@ -45,7 +44,6 @@ impl<'a> Track<'a> {
         self.column(self.snapshot.entries.times())
     }
 
-    /// The stack of each entry.
     pub fn stacks(self) -> &'a [StackId] {
         self.column(self.snapshot.entries.stacks())
     }

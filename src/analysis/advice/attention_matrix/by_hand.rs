@@ -33,7 +33,6 @@ const BEHIND: usize = 2;
 /// Allocations that a thread examines at a time.
 const PORTION: usize = 1 << 14;
 
-/// The matrices of all calls.
 pub(super) fn matrices<'d, 'a>(device: &'d Device<'a>, weights: &'d Weights<'d, 'a>) -> Vec<Matrix> {
     let search = Search { device, weights, of_stack: of_stack(device) };
     let portions = device.history().allocations.chunks(PORTION).enumerate();

@@ -87,7 +87,6 @@ fn activations(device: &Device<'_>) -> Marked {
 
 /// The blocks that one call allocates for the matrix.
 struct Matrix {
-    /// The line that allocates it.
     line: Option<FrameId>,
     /// Its allocations in forward.
     blocks: Vec<u32>,

@@ -29,7 +29,6 @@ fn entry_before(instant: Instant) -> Option<i64> {
     History::entry_before(instant).filter(|_| instant != NEVER).map(i64::from)
 }
 
-/// Every entry, with the counters after it.
 pub(super) fn entries(device: &Device<'_>) -> Table {
     let (track, history) = (device.track, device.history());
     let rows = track.actions().len();

@@ -13,16 +13,12 @@ use crate::model::DeviceId;
 /// Rows as columns of equal length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// Number of rows.
     pub rows: usize,
-    /// The columns, in order.
     pub columns: Vec<TableColumn>,
 }
 
-/// A column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableColumn {
-    /// Its name.
     pub name: &'static str,
     /// A value for each row; arbitrary if the row has none.
     pub values: Values,
@@ -30,7 +26,6 @@ pub struct TableColumn {
     pub present: Option<Vec<bool>>,
 }
 
-/// The values of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values {
     /// Numbers that mostly differ little from the previous row.
@@ -39,7 +34,6 @@ pub enum Values {
     Whole(Vec<i64>),
     /// Addresses and other numbers that use all 64 bits.
     Unsigned(Vec<u64>),
-    /// Yes or no.
     Flags(Vec<bool>),
     /// Texts, each stored once, and the number of each row's text.
     Text(Vec<String>, Vec<u32>),
@@ -47,44 +41,32 @@ pub enum Values {
     Lines(Vec<String>),
 }
 
-/// A table of a recording.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
-pub enum TableName {
-    /// A row for each allocation: its size, lifetime, site, category, phase and step.
-    #[default]
-    Allocations,
-    /// A row for each entry of the trace, with the counters after it.
-    Entries,
-    /// A row for each frame of each stack.
-    Stacks,
-    /// A row for each frame: file, line and function.
-    Frames,
-    /// A row for each segment, or mapped range of an expandable one.
-    Segments,
-    /// A row for each step.
-    Steps,
-    /// A row for each `record_function` range.
-    Annotations,
+names! {
+    /// A table of a recording.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+    pub enum TableName {
+        /// A row for each allocation: its size, lifetime, site, category, phase and step.
+        #[default]
+        Allocations = "allocations",
+        /// A row for each entry of the trace, with the counters after it.
+        Entries = "entries",
+        /// A row for each frame of each stack.
+        Stacks = "stacks",
+        /// A row for each frame: file, line and function.
+        Frames = "frames",
+        /// A row for each segment, or mapped range of an expandable one.
+        Segments = "segments",
+        /// A row for each step.
+        Steps = "steps",
+        /// A row for each `record_function` range.
+        Annotations = "annotations",
+    }
 }
 
 impl TableName {
-    /// Every table.
     pub const ALL: [Self; 7] =
         [Self::Allocations, Self::Entries, Self::Stacks, Self::Frames, Self::Segments, Self::Steps, Self::Annotations];
-
-    /// Its name in flags and files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Allocations => "allocations",
-            Self::Entries => "entries",
-            Self::Stacks => "stacks",
-            Self::Frames => "frames",
-            Self::Segments => "segments",
-            Self::Steps => "steps",
-            Self::Annotations => "annotations",
-        }
-    }
 
     /// Builds the table, one part per device, so that only one device is in memory at a time. All parts have the same
     /// columns.

@@ -17,11 +17,8 @@ pub struct Extent {
     name: Name,
     /// Its place among the ranges of its name, counted from 0.
     number: u32,
-    /// The instant at which it starts.
     pub from: Instant,
-    /// Its last instant.
     pub to: Instant,
-    /// Whether it is inferred.
     pub inferred: bool,
     /// Whether a part of it was not recorded.
     pub cut: bool,
@@ -37,7 +34,6 @@ enum Name {
 }
 
 impl Extent {
-    /// The name of the range.
     pub fn label(&self, snapshot: &Snapshot) -> String {
         let number = u64::from(self.number) + 1;
         match (self.name, number) {
@@ -68,7 +64,6 @@ impl Extent {
 /// The ranges of a device.
 #[derive(Debug)]
 pub struct Extents {
-    /// The steps, if ranges are steps.
     pub steps: Option<Steps>,
     /// The ranges, in no particular order.
     pub extents: Vec<Extent>,
@@ -204,7 +199,6 @@ fn recorded(device: &Device<'_>, is_wanted: impl Fn(StrId) -> bool) -> Vec<Exten
     extents
 }
 
-/// Every annotation with its number among those with the same name.
 fn numbered(annotations: &Annotations) -> impl Iterator<Item = (&AnnotationRange, u32)> {
     let mut numbers: HashMap<StrId, u32> = HashMap::new();
     annotations.ranges.iter().map(move |range| {

@@ -7,7 +7,6 @@ use std::str::FromStr;
 /// Label of the period outside all ranges that contains the overall peak.
 pub const OUTSIDE: &str = "(outside)";
 
-/// A kind of ranges.
 #[derive(Clone, Debug)]
 pub enum Each {
     /// Iterations of the training or inference loop: see [`crate::facts::training::steps::Steps`].

@@ -18,7 +18,6 @@ pub struct Leaders {
 
 /// A block that enters a group, or leaves it, before one of the instants.
 struct Passage {
-    /// Place of that instant.
     place: u32,
     group: u32,
     bytes: u64,

@@ -26,14 +26,15 @@ use std::cmp::Reverse;
 /// The most ranges listed: those with the highest peaks. The others are counted.
 pub const MAX_RANGES: usize = 100_000;
 
-/// Which ranges are requested, and how much to list of each.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct EachOptions {
-    /// What the ranges are.
-    pub each: Each,
-    /// Maximum number of groups listed for each range.
-    pub top: usize,
+options! {
+    /// Which ranges are requested, and how much to list of each.
+    #[derive(Clone, Debug)]
+    #[non_exhaustive]
+    pub struct EachOptions {
+        pub each: Each,
+        /// Maximum number of groups listed for each range.
+        pub top: usize,
+    }
 }
 
 impl EachOptions {
@@ -42,8 +43,6 @@ impl EachOptions {
         Self { each, top: 1 }
     }
 }
-
-setters!(EachOptions { top: usize });
 
 #[derive(Clone, Debug)]
 pub struct RangePeak {
@@ -54,11 +53,8 @@ pub struct RangePeak {
     pub family: String,
     /// The instant at which it starts: its peak may be what was held then.
     pub from: Instant,
-    /// Its last instant.
     pub to: Instant,
-    /// Where its peak is.
     pub peak: Moment,
-    /// The counters there.
     pub at: Counters,
     /// Whether this range is inferred rather than recorded.
     pub inferred: bool,
@@ -84,12 +80,9 @@ impl RangePeak {
     }
 }
 
-/// All ranges of a device.
 #[derive(Clone, Debug)]
 pub struct RangePeaks {
-    /// What they are.
     pub each: Each,
-    /// The steps, if ranges are steps.
     pub steps: Option<Steps>,
     /// In order of their starts, enclosing ones first.
     pub ranges: Vec<RangePeak>,

@@ -27,9 +27,7 @@ pub enum Known {
 
 impl Known {
     /// Reads a baseline.
-    ///
-    /// # Errors
-    /// If it is neither a recording nor an answer.
+    /// Fails if it is neither a recording nor an answer.
     pub fn open(path: &Path, allow_truncated: bool) -> Result<Self, Failure> {
         let about = |error: &Error| Failure::about(&path.display().to_string(), error);
         if is_answer(path).map_err(|error| about(&error.into()))? {
@@ -62,9 +60,7 @@ fn is_answer(path: &Path) -> io::Result<bool> {
 }
 
 /// Refuses to replace a file that is not an answer of memviz, such as a recording.
-///
-/// # Errors
-/// If the file is not an answer.
+/// Fails if the file is not an answer.
 pub fn check_replaceable(path: &Path) -> Result<(), Failure> {
     if path.symlink_metadata().is_err() || is_answer(path).unwrap_or(false) {
         return Ok(());
@@ -76,9 +72,7 @@ pub fn check_replaceable(path: &Path) -> Result<(), Failure> {
 }
 
 /// Writes each measurement to a temporary file, and then replaces all baselines or none.
-///
-/// # Errors
-/// If something could not be measured, or a file cannot be written.
+/// Fails if something could not be measured, or a file cannot be written.
 pub fn update<'p>(files: impl IntoIterator<Item = (&'p Path, Vec<CheckedInput>)>) -> Result<(), Failure> {
     let about = |path: &Path, error: &dyn Display| Failure::Message(format!("{}: {error}", path.display()));
     let mut staged = Vec::new();

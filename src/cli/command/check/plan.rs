@@ -43,9 +43,7 @@ impl BudgetSet {
 }
 
 /// Every input with its budgets, in the order in which they are named.
-///
-/// # Errors
-/// If there is nothing to check, or an input has no budget.
+/// Fails if there is nothing to check, or an input has no budget.
 pub fn plan(args: &Check) -> Result<Vec<Job>, Failure> {
     let flags = flags(args)?;
     let file = File::find(args)?;

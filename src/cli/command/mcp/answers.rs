@@ -12,22 +12,14 @@ const MOST_QUESTIONS: usize = 200;
 /// Bytes of answers that are stored; others are computed again.
 const MOST_BYTES: usize = 64 << 20;
 
-/// The form of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// For reading.
-    Text,
-    /// With all figures.
-    Json,
-}
-
-impl Form {
-    /// The name of the format.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        }
+names! {
+    /// The form of an answer.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Form {
+        /// For reading.
+        Text = "text",
+        /// With all figures.
+        Json = "json",
     }
 }
 
@@ -69,9 +61,7 @@ impl Answers {
     }
 
     /// The question with an ID, as long as its files are unchanged.
-    ///
-    /// # Errors
-    /// If there is none, or a file has changed.
+    /// Fails if there is none, or a file has changed.
     pub fn question(&self, id: &str, folder: &Path) -> Result<Question, String> {
         let asked = self
             .find(id)

@@ -36,9 +36,7 @@ pub struct Asked {
 
 impl Asked {
     /// Starts a command.
-    ///
-    /// # Errors
-    /// If the system cannot start it.
+    /// Fails if the system cannot start it.
     pub fn start(program: &Path, arguments: &[OsString], folder: &Path) -> io::Result<Self> {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(folder);

@@ -19,9 +19,7 @@ pub struct Roots {
 
 impl Roots {
     /// The named folders, or the current one.
-    ///
-    /// # Errors
-    /// If one of them is not a folder.
+    /// Fails if one of them is not a folder.
     pub fn of(named: &[PathBuf]) -> Result<Self, Failure> {
         let here = [PathBuf::from(".")];
         let named = if named.is_empty() { &here } else { named };
@@ -45,9 +43,7 @@ impl Roots {
     }
 
     /// A recording as an argument of a command; a folder with one recording stands for that recording.
-    ///
-    /// # Errors
-    /// If it is outside the folders, or not a file.
+    /// Fails if it is outside the folders, or not a file.
     pub fn recording(&self, typed: &str) -> Result<PathBuf, String> {
         let path = self.existing(typed)?;
         let path = if path.is_dir() {
@@ -61,9 +57,7 @@ impl Roots {
     }
 
     /// Folders, patterns and files as arguments of a command that takes several, and the files that they stand for.
-    ///
-    /// # Errors
-    /// If one of the files is outside the folders, or there are none, or too many.
+    /// Fails if one of the files is outside the folders, or there are none, or too many.
     pub fn recordings(&self, typed: &[String]) -> Result<(Vec<PathBuf>, Vec<PathBuf>), String> {
         let (mut given, mut files) = (Vec::new(), Vec::new());
         for text in typed {

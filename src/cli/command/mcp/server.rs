@@ -48,9 +48,7 @@ pub struct Server {
 
 impl Server {
     /// A server for recordings in these folders, with this memory limit for each question.
-    ///
-    /// # Errors
-    /// If the system does not report the path of this program.
+    /// Fails if the system does not report the path of this program.
     pub fn new(roots: Roots, memory: Bytes) -> Result<Self, Failure> {
         let program = std::env::current_exe()?;
         Ok(Self { roots, memory, program, answers: Mutex::default(), turns: Semaphore::new(AT_ONCE) })

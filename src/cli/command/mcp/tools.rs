@@ -182,9 +182,7 @@ impl Tool {
     }
 
     /// The question for the arguments in `given`.
-    ///
-    /// # Errors
-    /// If an argument is invalid or missing, or names a file outside the folders.
+    /// Fails if an argument is invalid or missing, or names a file outside the folders.
     pub fn question(&self, given: &Map<String, Value>, roots: &Roots) -> Result<Question, String> {
         let options = self.options();
         let inputs: &[&str] = match self.inputs {

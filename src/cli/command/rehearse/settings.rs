@@ -46,10 +46,8 @@ struct Table {
 }
 
 impl Settings {
-    /// The typed options, and those of the file for options that were not typed.
-    ///
-    /// # Errors
-    /// If the file cannot be read, no command is named, or the recording would have the name of a compressed file.
+    /// The typed options, and those of the file for options that were not typed. Fails if the file cannot be read, no
+    /// command is named, or the recording would have the name of a compressed file.
     pub fn of(typed: &Rehearse) -> Result<Self, Failure> {
         let table = read()?;
         let committed = || table.command.into_iter().map(OsString::from).collect();

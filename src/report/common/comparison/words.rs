@@ -46,7 +46,6 @@ pub fn columns(comparison: &Comparison, room: usize) -> Vec<usize> {
     two
 }
 
-/// The head of a column.
 pub fn column(comparison: &Comparison, index: usize) -> String {
     format!("device {}", comparison.devices[index].device)
 }

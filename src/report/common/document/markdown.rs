@@ -13,9 +13,6 @@ const CURVE: usize = 64;
 
 impl Document {
     /// Writes GitHub Flavored Markdown.
-    ///
-    /// # Errors
-    /// If writing fails.
     pub fn markdown(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "## {}", self.title)?;
         let mut writer = Writer { out, indent: None };

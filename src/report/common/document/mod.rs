@@ -48,7 +48,6 @@ pub(crate) enum Tone {
     Dim,
     Warn,
     Tint,
-    /// In the color of a category.
     Hued(Category),
 }
 
@@ -77,7 +76,6 @@ enum Block {
     Wide(usize, Vec<Block>),
     /// Text on screens of fewer columns.
     Narrow(usize, Vec<Block>),
-    /// Text only.
     Screen(Vec<Block>),
     /// Markdown only.
     Aside(Vec<Block>),
@@ -127,7 +125,6 @@ impl Document {
         Self { title: title.into(), blocks: Vec::new() }
     }
 
-    /// A document about one file.
     pub(crate) fn about(what: &str, path: &str) -> Self {
         Self::new(format!("{what} {}", code(path)).trim_start())
     }
@@ -185,7 +182,6 @@ impl Document {
         self.blocks.push(Block::Gap);
     }
 
-    /// A title with the place that it refers to.
     pub(crate) fn heading(&mut self, title: impl Into<String>, place: impl Into<String>) {
         self.blocks.push(Block::Heading(title.into(), place.into()));
     }
@@ -342,7 +338,6 @@ impl Document {
         self.blocks.push(Block::Narrow(below, Self::inside(inside)));
     }
 
-    /// Blocks for text only.
     pub(crate) fn screen(&mut self, inside: impl FnOnce(&mut Self)) {
         self.blocks.push(Block::Screen(Self::inside(inside)));
     }

@@ -25,11 +25,9 @@ pub(crate) struct Column {
     pub name: String,
     width: usize,
     pub is_right: bool,
-    /// Spaces before it.
     gap: usize,
     /// The narrowest screen that shows it; `None` if text never shows it.
     from: Option<usize>,
-    /// Whether Markdown shows it.
     pub is_in_markdown: bool,
     cut: Cut,
     /// The minimum width of the last column.
@@ -119,7 +117,6 @@ impl Column {
         Self { is_in_markdown: false, ..self }
     }
 
-    /// Markdown only.
     pub(crate) fn in_markdown(self) -> Self {
         Self { from: None, ..self }
     }
@@ -213,7 +210,6 @@ impl Table {
         self.short(first, label).is_total = true;
     }
 
-    /// The header of the table in text.
     pub(crate) fn head_line(&self, style: &TextStyle) -> Option<String> {
         let head = self.head?;
         let cells = self.columns.iter().map(|column| Cell::from(&column.name)).collect();

@@ -15,9 +15,6 @@ const SHARES: usize = 60;
 
 impl Document {
     /// Writes text for people.
-    ///
-    /// # Errors
-    /// If writing fails.
     pub fn text(&self, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
         style.blocks(&self.blocks, out)
     }

@@ -16,7 +16,6 @@ pub fn source(recording: &Recording) -> Vec<String> {
     file(recording).into_iter().map(|note| note.text).collect()
 }
 
-/// A line on a file.
 pub struct FileNote {
     pub text: String,
     /// Whether it only describes the file: nothing is wrong, and no figure is in doubt.
@@ -35,7 +34,6 @@ impl FileNote {
     }
 }
 
-/// What a file as a whole lacks, one note each.
 pub fn file(recording: &Recording) -> Vec<FileNote> {
     let snapshot = &recording.snapshot;
     let notes = &snapshot.notes;
@@ -137,7 +135,6 @@ fn listed(counts: &indexmap::IndexMap<String, u64>) -> String {
     if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
 }
 
-/// What memviz did not understand.
 fn not_understood(notes: &SourceNotes) -> Vec<FileNote> {
     let mut lines: Vec<FileNote> = Vec::new();
     for value in &notes.malformed {

@@ -50,7 +50,6 @@ pub fn stranded(stranded: &Stranded) -> String {
     format!("{free} of {reserved} reserved is free {place}{used}; no other {other} can use it")
 }
 
-/// A line about each private pool, if rows are pools.
 pub fn private_pools(attribution: &Attribution) -> Vec<String> {
     attribution.private_pools.iter().map(private_pool).collect()
 }

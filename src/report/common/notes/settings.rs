@@ -36,7 +36,6 @@ pub fn settings_warnings(settings: &AllocatorSettings) -> Vec<String> {
     SettingsWarning::of_recorded(settings).into_iter().map(settings_warning).collect()
 }
 
-/// A warning about a setting, in words.
 pub fn settings_warning(warning: SettingsWarning) -> String {
     match warning {
         SettingsWarning::ExpandableAndMaxSplit => {

@@ -3,7 +3,6 @@
 use crate::model::bytes::Bytes;
 use crate::model::{CPU_DEVICE, DeviceId, HOST_DEVICE};
 
-/// The name of a device in text.
 pub fn device_name(device: DeviceId) -> String {
     match device {
         HOST_DEVICE => "Pinned host memory".to_owned(),

@@ -7,7 +7,6 @@ use crate::facts::training::Category;
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "plot"), expect(dead_code, reason = "only pictures have colors of two themes"))]
 pub(crate) struct Hue {
-    /// The color of the whole category.
     pub base: Color,
     /// The most prominent shade: that of the largest of several sites.
     pub strongest: Color,
@@ -67,7 +66,6 @@ const BEFORE_RECORDING: Hue =
 pub(crate) const PLAIN: Hue =
     hue(Color::of("#4F6F93", "#86A6C8"), Color::of("#1F3247", "#C3D9F0"), Color::of("#7C96B3", "#56718F"), 67);
 
-/// The hue of a category, the same everywhere.
 pub(crate) const fn of_category(category: Category) -> Hue {
     match category {
         Category::Parameter => PARAMETER,

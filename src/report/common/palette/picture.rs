@@ -72,7 +72,6 @@ impl From<Rgb> for svg::node::Value {
     }
 }
 
-/// Every color that a picture can have.
 pub(super) fn all() -> impl Iterator<Item = Color> {
     let hues = Category::ALL.into_iter().map(hues::of_category).chain([PLAIN]);
     FIXED.into_iter().chain(INKS.into_iter().flatten()).chain(hues.flat_map(Hue::all))
@@ -100,12 +99,10 @@ pub(crate) fn on(band: Color) -> Color {
     INKS[usize::from(is_black(band.light))][usize::from(is_black(band.dark))]
 }
 
-/// The color of a category, the same in every picture.
 pub(crate) fn of_category(category: Category) -> Color {
     hues::of_category(category).base
 }
 
-/// The color of a special row, by its label.
 pub(crate) fn of_special(label: &str) -> Option<Color> {
     match label {
         sites::NO_STACK => Some(NO_STACK),
@@ -117,7 +114,6 @@ pub(crate) fn of_special(label: &str) -> Option<Color> {
     }
 }
 
-/// A group of a picture.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member<'a> {
     pub label: &'a str,

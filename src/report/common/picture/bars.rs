@@ -15,11 +15,8 @@ pub(crate) struct Bar {
     pub name: String,
     /// Bytes of the device that it needs; `None` if it fails, or if unknown.
     pub needed: Option<u64>,
-    /// The most that it reserves.
     pub reserved: Option<u64>,
-    /// The figures in words.
     pub figures: [String; 2],
-    /// Whether it fails on the device.
     pub fails: bool,
 }
 

@@ -23,9 +23,7 @@ impl PictureFormat {
 
 impl Picture {
     /// Writes the picture in a format.
-    ///
-    /// # Errors
-    /// If writing fails, this build does not write the format, or there are no fonts to draw text with.
+    /// Fails if writing fails, this build does not write the format, or there are no fonts to draw text with.
     pub fn write_as(&self, format: PictureFormat, out: &mut dyn Write) -> io::Result<()> {
         match format {
             PictureFormat::Svg => self.write(out),

@@ -5,14 +5,11 @@ use super::shape::FONT_SIZE;
 use crate::report::common::fit::broken_by;
 use crate::report::common::notes::safe;
 
-/// A kind of proportional text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Script {
-    /// Body text.
     Body,
     /// A label of a mark, and a tick of an axis.
     Label,
-    /// The title of a part.
     Title,
     /// The title of a section.
     Caption,

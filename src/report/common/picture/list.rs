@@ -5,7 +5,6 @@ use super::{Picture, Script, palette};
 use crate::report::common::notes::safe;
 use svg::node::element::Group;
 
-/// Height of a line.
 const LINE: f64 = 17.0;
 
 /// Height of a line of a verdict.
@@ -27,7 +26,6 @@ pub fn verdict(sentence: &str, is_bad: bool, lines: &[String]) -> Picture {
     Picture { height: y + 8.0, body }
 }
 
-/// A title with lines below it.
 pub fn statement(title: &str, is_failure: bool, lines: &[String]) -> Picture {
     let color = if is_failure { palette::ALARM } else { palette::TEXT };
     let mut body = Group::new();

@@ -40,16 +40,12 @@ pub(crate) const LINE_WIDTH: usize = 134;
 /// A part of a page: a drawing with its height, [`WIDTH`] wide.
 #[derive(Clone, Debug)]
 pub struct Picture {
-    /// Height in pixels.
     pub height: f64,
     pub(crate) body: Group,
 }
 
 impl Picture {
     /// Writes the picture as an SVG file.
-    ///
-    /// # Errors
-    /// If writing fails.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let height = shape::px(self.height);
         let ground = Rectangle::new().set("width", WIDTH).set("height", height.as_str());

@@ -11,7 +11,6 @@ use svg::node::element::{Circle, Group, Path};
 /// Colors of the base, painted as an area, and of the recording compared with it, a line.
 pub(crate) const BASE: Color = palette::OTHER;
 pub(crate) const NEW: Color = palette::FIGURE;
-/// Opacity of the area.
 pub(crate) const AREA: &str = "0.35";
 
 /// Both curves and their axes.
@@ -86,7 +85,6 @@ fn outline(curve: &Curve, scale: &Scale) -> String {
     path + &format!("H{}", px(scale.x(curve.highest.len())))
 }
 
-/// A curve in its color.
 pub(crate) fn line(path: String, color: Color) -> Path {
     Path::new().set("d", path).set("fill", "none").set("stroke", color.light).set("stroke-linejoin", "round")
 }

@@ -15,9 +15,7 @@ const SANS: [&str; 6] = ["DejaVu Sans", "Noto Sans", "Liberation Sans", "Segoe U
 const MONO: [&str; 6] = ["DejaVu Sans Mono", "Noto Sans Mono", "Liberation Mono", "Consolas", "Menlo", "Courier New"];
 
 /// Draws a picture.
-///
-/// # Errors
-/// If writing fails, or the system has no fonts.
+/// Fails if writing fails, or the system has no fonts.
 pub(super) fn write(picture: &Picture, out: &mut dyn Write) -> io::Result<()> {
     let mut svg = Vec::new();
     picture.write(&mut svg)?;

@@ -5,13 +5,11 @@ use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::safe;
 use svg::node::element::{Group, Rectangle, Text, Title};
 
-/// Size of text in pixels.
 pub const FONT_SIZE: u32 = 12;
 /// Proportional text.
 pub const SANS: &str = "ui-sans-serif,system-ui,-apple-system,'Segoe UI',sans-serif";
 /// Code, and numbers in columns.
 pub const MONO: &str = "ui-monospace,Menlo,Consolas,monospace";
-/// Size of text in [`MONO`], in pixels.
 pub const MONO_SIZE: u32 = 11;
 /// Width of a character of [`MONO`] at [`MONO_SIZE`]; the widest of these fonts take 0.602 em.
 pub const MONO_WIDTH: f64 = 11.0 * 0.603;
@@ -49,7 +47,6 @@ pub fn code(x: f64, y: f64, width: f64, content: &str) -> Text {
     text(x, y, Anchor::Start, palette::TEXT, &content).set("font-family", MONO).set("font-size", MONO_SIZE)
 }
 
-/// A filled rectangle.
 pub fn rectangle(x: f64, y: f64, width: f64, height: f64, color: Color) -> Rectangle {
     Rectangle::new()
         .set("x", px(x))

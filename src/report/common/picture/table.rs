@@ -6,7 +6,6 @@ use crate::report::common::notes::safe;
 use svg::node::element::Group;
 use unicode_width::UnicodeWidthStr;
 
-/// A cell of a table. All cells of a column have the same kind.
 #[derive(Clone, Debug)]
 pub enum Cell {
     /// Text, flush left.
@@ -19,7 +18,6 @@ pub enum Cell {
     Code(String),
 }
 
-/// Height of a line.
 const LINE: f64 = 17.0;
 /// Width of a full bar.
 const BAR: f64 = 160.0;

@@ -4,7 +4,6 @@ use crate::analysis::export::{TableColumn, Values};
 use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 
-/// Encodings.
 pub(super) const PLAIN: i64 = 0;
 pub(super) const RLE: i64 = 3;
 const DELTA: i64 = 5;
@@ -24,7 +23,6 @@ pub(super) struct Encoded {
 }
 
 impl Encoded {
-    /// Encodes some rows of a column.
     pub(super) fn of(column: &TableColumn, from: usize, to: usize) -> Self {
         let present = column.present.as_ref().map(|present| &present[from..to]);
         let mut page = Vec::new();

@@ -25,13 +25,11 @@ const BYTE_ARRAY: i64 = 6;
 const UTF8: i64 = 0;
 const UINT_64: i64 = 14;
 const INT_64: i64 = 18;
-/// Repetition.
 const REQUIRED: i64 = 0;
 const OPTIONAL: i64 = 1;
 /// Kinds of pages.
 const DATA_PAGE: i64 = 0;
 const DICTIONARY_PAGE: i64 = 2;
-/// Compression.
 const CODEC: i64 = if cfg!(target_family = "wasm") { 0 } else { 6 };
 #[cfg(not(target_family = "wasm"))]
 const ZSTD_LEVEL: i32 = 3;
@@ -47,9 +45,6 @@ pub struct Writer<W> {
 
 impl<W: Write> Writer<W> {
     /// Starts a file.
-    ///
-    /// # Errors
-    /// If writing fails.
     pub fn new(out: W) -> io::Result<Self> {
         let mut writer = Self { out, position: 0, rows: 0, schema: Vec::new(), groups: Vec::new() };
         writer.put(MAGIC)?;
@@ -62,9 +57,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Adds a part.
-    ///
-    /// # Errors
-    /// If writing fails.
     pub fn part(&mut self, table: &Table) -> io::Result<()> {
         if self.schema.is_empty() {
             self.schema = schema(&table.columns);
@@ -149,9 +141,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Ends the file.
-    ///
-    /// # Errors
-    /// If writing fails.
     pub fn end(mut self) -> io::Result<()> {
         let mut footer = Struct::default();
         let (schema, groups) = (std::mem::take(&mut self.schema), std::mem::take(&mut self.groups));

@@ -48,21 +48,18 @@ impl Struct {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// A number of 32 bits.
     pub(super) fn number32(&mut self, field: u8, number: i64) -> &mut Self {
         self.field(field, I32);
         self.zigzag(number);
         self
     }
 
-    /// A number of 64 bits.
     pub(super) fn number(&mut self, field: u8, number: i64) -> &mut Self {
         self.field(field, I64);
         self.zigzag(number);
         self
     }
 
-    /// Numbers of 32 bits.
     pub(super) fn numbers(&mut self, field: u8, numbers: &[i64]) -> &mut Self {
         self.list(field, numbers.len(), I32);
         for &number in numbers {
@@ -99,7 +96,6 @@ impl Struct {
         self
     }
 
-    /// Its bytes.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.bytes.push(0);
         self.bytes

@@ -16,6 +16,7 @@ use crate::analysis::advice::Saving;
 use crate::analysis::fit::{FitFix, FitPlans, FitTogether};
 use crate::play::Trust;
 use crate::play::plans::DevicePlans;
+use crate::report::common::cures::AdviceRow;
 use crate::report::common::document::Document;
 use crate::report::common::json::InputHead;
 use crate::report::common::no_commands;
@@ -56,7 +57,7 @@ fn device(
         Saving::NotPlayed { .. } => None,
     };
     let cure = |cure: &FitFix| FitCureRow {
-        advice: (&cure.advice).into(),
+        advice: AdviceRow::of(&cure.advice),
         needs_bytes: needs(&cure.advice.saving),
         fits: cure.fits,
     };

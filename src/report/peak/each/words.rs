@@ -15,7 +15,6 @@ use std::cmp::Reverse;
 /// The most ranges that are shown to people.
 pub const SHOWN: usize = 20;
 
-/// A range that is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'r> {
     pub range: &'r RangePeak,
@@ -52,7 +51,6 @@ pub fn shown(ranges: &RangePeaks, metric: Metric) -> Vec<Shown<'_>> {
     shown.into_iter().map(|(_, shown)| shown).collect()
 }
 
-/// The number and the kind of ranges.
 pub fn headline(ranges: &RangePeaks) -> String {
     let number = ranges.ranges.iter().filter(|range| !range.is_outside()).count();
     let number = number + ranges.left_out.map_or(0, |(others, _)| others);
@@ -66,7 +64,6 @@ pub fn headline(ranges: &RangePeaks) -> String {
     }
 }
 
-/// The ranges that are not shown, if there are any.
 pub fn rest(ranges: &RangePeaks, shown: &[Shown<'_>], metric: Metric) -> Option<String> {
     if shown.len() == ranges.ranges.len() {
         return None;

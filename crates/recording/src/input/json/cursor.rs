@@ -39,7 +39,6 @@ impl<'a> Cursor<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// The position.
     pub fn at(&self) -> usize {
         self.at
     }
@@ -69,7 +68,6 @@ impl<'a> Cursor<'a> {
         Err(Stop::More)
     }
 
-    /// Consumes `byte`.
     #[inline]
     pub fn expect(&mut self, byte: u8, what: &str) -> Parsed<()> {
         if self.peek()? != byte {
@@ -121,7 +119,6 @@ impl<'a> Cursor<'a> {
         Ok(&self.bytes[start..self.at - 1])
     }
 
-    /// Skips a value.
     #[inline]
     pub fn skip(&mut self) -> Parsed<()> {
         match self.peek()? {
@@ -205,7 +202,6 @@ impl<'a> Cursor<'a> {
         if digits.is_empty() { self.bad(start, what) } else { Ok((negative, value)) }
     }
 
-    /// A signed integer.
     pub fn integer(&mut self, what: &str) -> Parsed<i64> {
         self.peek()?;
         let start = self.at;

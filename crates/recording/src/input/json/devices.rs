@@ -7,7 +7,6 @@ use crate::model::gpu::Threads;
 use crate::model::{DeviceId, MAX_DEVICE};
 use std::io::Read;
 
-/// A GPU of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TracedGpu {
     /// `id`: its index in the process; `None` if the trace does not have it.
@@ -35,7 +34,6 @@ pub fn read(reader: impl Read + Send) -> Result<Vec<TracedGpu>> {
     Err(Error::Request("expected a profiler trace with a key \"deviceProperties\", found none".to_owned()))
 }
 
-/// Reads a list of GPUs.
 pub(super) fn list(cursor: &mut Cursor<'_>) -> Parsed<Vec<TracedGpu>> {
     cursor.expect(b'[', "an array of GPUs")?;
     let mut gpus = Vec::new();

@@ -66,7 +66,6 @@ pub struct Args<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// Whether it records memory, whatever its name.
     pub fn tells_of_memory(&self) -> bool {
         self.kind == Kind::Memory && (self.args.bytes.is_some() || self.args.allocated.is_some())
     }

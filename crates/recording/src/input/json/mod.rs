@@ -22,7 +22,6 @@ use std::io::Read;
 pub enum Json {
     /// `export_chrome_trace`.
     Trace(Profile),
-    /// `export_memory_timeline`.
     Timeline(MemoryTimeline),
 }
 

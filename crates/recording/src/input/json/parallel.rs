@@ -55,12 +55,10 @@ struct Chunk<P> {
     end: End,
 }
 
-/// The rest of the input.
 struct Source<'r, R> {
     reader: &'r mut R,
     /// Bytes that were read but belong to the next chunk.
     rest: Vec<u8>,
-    /// Number of the next chunk.
     next: usize,
     ended: bool,
     error: Option<Error>,

@@ -13,7 +13,6 @@ use std::io::{Read, Seek};
 pub(super) struct Texts(HashMap<i64, String>);
 
 impl Texts {
-    /// Requests a text.
     pub(super) fn want(&mut self, id: i64) {
         self.0.entry(id).or_default();
     }
@@ -41,7 +40,6 @@ struct Call {
     chain: Option<i64>,
 }
 
-/// A frame, as text IDs.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     depth: i64,
@@ -114,7 +112,6 @@ impl Callers {
         Ok(())
     }
 
-    /// Whether any call has a chain.
     pub(super) fn has_chains(&self) -> bool {
         !self.chains.is_empty()
     }

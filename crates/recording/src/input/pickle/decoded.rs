@@ -9,7 +9,6 @@ use std::collections::HashSet;
 pub struct DecodedPickle {
     pub heap: Heap,
     pub findings: Findings,
-    /// The value of the pickle.
     pub root: Value,
     /// Bytes read up to the end of the pickle.
     pub bytes: u64,

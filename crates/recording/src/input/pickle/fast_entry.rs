@@ -17,10 +17,8 @@ use super::value::{Heap, Value};
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, EntryContext, PoolId, StackId, StrId};
 
-/// An entry decoded from the bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct DecodedEntry {
-    /// Number of bytes.
     pub length: usize,
     pub entry: TraceEntry,
     /// Whether the first of [`DecodedEntry::memoized`] is the entry itself. It has no number yet: [`Value::Missing`].
@@ -92,7 +90,6 @@ pub struct ListPlace {
     pub memoized: Option<usize>,
 }
 
-/// Decodes entries.
 #[derive(Debug, Default)]
 pub struct EntryDecoder {
     pub lists: Lists,
@@ -100,7 +97,6 @@ pub struct EntryDecoder {
     pub shape: Shape,
     /// Where the last entry that was left to the machine stopped having the usual shape, if an instruction starts there.
     pub stopped: usize,
-    /// Longest string, in bytes.
     longest_string: u64,
     /// The last pool ID and its tuple on the heap. Neighboring entries share one tuple, since tuples never change.
     pool: Option<(PoolId, Value)>,
@@ -332,7 +328,6 @@ impl EntryDecoder {
         Some(true)
     }
 
-    /// The tuple of `pool` on the heap.
     fn pool_tuple(&mut self, pool: PoolId, heap: &mut Heap) -> Value {
         match self.pool {
             Some((known, tuple)) if known == pool => tuple,

@@ -126,7 +126,6 @@ pub struct Rows {
 type Emit = Box<dyn FnMut(Batch) -> Batch + Send>;
 
 impl Rows {
-    /// Passes batches to `emit`.
     pub fn emitting(emit: impl FnMut(Batch) -> Batch + Send + 'static) -> Self {
         Self { emit: Some(Box::new(emit)), ..Self::default() }
     }
@@ -193,7 +192,6 @@ pub struct Findings {
     pub unknown_actions: IndexMap<StrId, u64>,
     /// Frames without a file, line or name.
     pub frames_in_part: u64,
-    /// Lists of `forward_frames`.
     pub forward: ForwardFrames,
     /// Texts of `user_metadata`.
     pub metadata: Metadata,
@@ -299,7 +297,6 @@ impl Findings {
         Ok(TraceEntry { action, addr, size, time_us: time_us.unwrap_or(0), stack, context })
     }
 
-    /// The frame in dictionary `index`.
     fn frame(&mut self, heap: &Heap, index: u32) -> Result<Frame> {
         let fields = Fields::of(heap, index, "frame")?;
         let text = |key, name| fields.string_or_empty(key, name);
@@ -337,7 +334,6 @@ impl Findings {
         *self.unknown_keys.entry((record, key)).or_default() += 1;
     }
 
-    /// The stack of a `forward_frames` value.
     pub fn forward_stack(&mut self, heap: &Heap, value: Value) -> StackId {
         self.forward.stack(heap, &mut self.strings, &mut self.stacks, value)
     }
@@ -452,7 +448,6 @@ impl<'h> Fields<'h> {
         if self.optional(key).is_some() { self.unsigned(key, name) } else { Ok(default) }
     }
 
-    /// The value of `key` as a string.
     pub fn string(&self, key: StrId, name: &str) -> Result<StrId> {
         match self.required(key, name)? {
             Value::Str(id) => Ok(id),

@@ -67,7 +67,6 @@ const PLACES: usize = 128;
 /// Places of a new table.
 const FIRST_PLACES: usize = 1 << 10;
 
-/// The lists of a file.
 #[derive(Debug, Default)]
 pub struct Lists {
     /// The bytes of all known lists, one after the other.
@@ -178,7 +177,6 @@ impl Lists {
         }
     }
 
-    /// The stack of `items`, if each of them is a frame.
     fn decode(&mut self, items: &[u8], tables: &mut Tables<'_>) -> Option<StackId> {
         self.frames.clear();
         let mut at = usize::from(items.first() == Some(&op::MARK));

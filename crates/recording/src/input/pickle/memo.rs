@@ -92,12 +92,10 @@ impl Memo {
         self.filled
     }
 
-    /// Its approximate memory in bytes.
     pub fn bytes(&self) -> usize {
         self.slots.len() * size_of::<Slot>() + self.wide.len() * size_of::<Value>()
     }
 
-    /// The value of a slot that is in use.
     #[inline]
     pub fn get(&self, slot: usize) -> Option<Value> {
         let slot = self.slots.get(slot)?.0;

@@ -19,7 +19,6 @@ use crate::model::{Action, ContextId, StackId};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// Bytes in a word.
 const WORD: usize = size_of::<u64>();
 
 /// Bytes with holes.
@@ -88,7 +87,6 @@ struct Position {
 /// An entry that was found in the bytes ahead and added to the rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Fit {
-    /// Number of bytes.
     pub length: usize,
     /// The entry.
     pub row: Value,
@@ -329,7 +327,6 @@ impl Position {
 }
 
 impl Number {
-    /// The number, if it is not negative.
     #[inline]
     fn read(&self, bytes: &[u8], list_end: usize) -> Option<u64> {
         let word = self.at.word(bytes, list_end)?;

@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 
-/// A decimal integer.
 pub fn integer(line: &[u8]) -> Option<i128> {
     std::str::from_utf8(line).ok()?.trim().parse().ok()
 }

@@ -38,7 +38,6 @@ pub enum Value {
     Stack(StackId),
 }
 
-/// Items of a list.
 #[derive(Debug)]
 pub enum Items {
     Values(Vec<Value>),

@@ -2,10 +2,8 @@
 
 use crate::error::{Error, Result};
 
-/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field<'a> {
-    /// A whole number.
     Number(u64),
     /// Text, a message, or numbers packed together.
     Bytes(Message<'a>),

@@ -15,7 +15,6 @@ use crate::model::{
 use crate::sorting::SortRows;
 use std::collections::{BTreeMap, HashSet};
 
-/// Converts a decoded pickle to a snapshot.
 pub fn assemble(decoded: DecodedPickle, entries: TraceEntries) -> Result<Snapshot> {
     let DecodedPickle { heap, findings, root, bytes, protocol, cut, cut_behind, followed, failed_behind: _ } = decoded;
     let open_lists = cut.as_ref().map(|cut| cut.open_lists.clone()).unwrap_or_default();

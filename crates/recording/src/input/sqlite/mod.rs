@@ -24,7 +24,6 @@ const SCHEMA_PAGE: u32 = 1;
 /// Columns of the list of tables: type, name, table, root page, statement.
 const SCHEMA_COLUMNS: [usize; 5] = [0, 1, 2, 3, 4];
 
-/// An open database.
 #[derive(Debug)]
 pub struct Database<R> {
     pages: Pages<R>,
@@ -61,7 +60,6 @@ impl<R: Read + Seek> Database<R> {
         Ok(Self { pages, tables })
     }
 
-    /// Whether there is a table with this name.
     pub fn has(&self, table: &str) -> bool {
         self.tables.contains_key(table)
     }

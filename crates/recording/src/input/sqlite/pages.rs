@@ -89,7 +89,6 @@ impl<R: Read + Seek> Pages<R> {
         Seen { bits: vec![0; self.count as usize / 64 + 1], count: self.count }
     }
 
-    /// Bytes of all pages.
     pub(super) fn bytes(&self) -> u64 {
         u64::from(self.count) * self.size as u64
     }

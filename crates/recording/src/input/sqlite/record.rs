@@ -2,28 +2,21 @@
 
 use crate::error::{Error, Result};
 
-/// A value of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// No value.
     Null,
-    /// A whole number.
     Integer(i64),
-    /// Any other number.
     Real(f64),
     /// Text in UTF-8; its validity is not checked.
     Text(&'a [u8]),
-    /// Bytes.
     Blob(&'a [u8]),
 }
 
 impl Value<'_> {
-    /// A whole number, if it is one.
     pub fn integer(self) -> Option<i64> {
         if let Self::Integer(number) = self { Some(number) } else { None }
     }
 
-    /// Text, if it is one.
     pub fn text(self) -> Option<String> {
         if let Self::Text(bytes) = self { Some(String::from_utf8_lossy(bytes).into_owned()) } else { None }
     }

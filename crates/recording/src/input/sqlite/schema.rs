@@ -16,12 +16,10 @@ pub(super) struct Table {
     pub row_id: Option<usize>,
 }
 
-/// A token of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
     /// A keyword, a name or a number.
     Word(String),
-    /// A quoted name or text.
     Quoted(String),
     Symbol(char),
 }
@@ -44,7 +42,6 @@ impl Token {
 }
 
 impl Table {
-    /// Parses the statement of the table `name`.
     pub(super) fn parse(name: &str, statement: &str) -> Result<Self> {
         let refuse =
             |found: &str| Error::NotASnapshot(format!("table {name}: expected an ordinary table, found {found}"));

@@ -48,7 +48,6 @@ struct ForwardOperator {
 pub struct Enclosures {
     /// Stack of each event, in the order of [`Profile::memory`].
     pub stacks: Vec<StackId>,
-    /// What operators used.
     pub operators: Operators,
 }
 

@@ -6,7 +6,6 @@ use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 use std::collections::HashMap;
 
-/// Operators of all devices.
 #[derive(Clone, Debug, Default)]
 pub struct Operators {
     calls: HashMap<StrId, u64, RandomState>,
@@ -14,17 +13,14 @@ pub struct Operators {
 }
 
 impl Operators {
-    /// Counts a call.
     pub(super) fn call(&mut self, name: StrId) {
         *self.calls.entry(name).or_default() += 1;
     }
 
-    /// The usage of an operator on a device.
     pub(super) fn usage(&mut self, device: DeviceId, name: StrId) -> &mut Usage {
         self.usages.entry((device, Some(name))).or_default()
     }
 
-    /// The usage outside every operator.
     pub(super) fn outside(&mut self, device: DeviceId) -> &mut Usage {
         self.usages.entry((device, None)).or_default()
     }

@@ -20,7 +20,6 @@ use crate::input::window::Window;
 use crate::model::bytes::Bytes;
 use std::io::Read;
 
-/// How to decode.
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeOptions {
     pub limits: Limits,
