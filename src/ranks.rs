@@ -26,7 +26,6 @@ pub const MAX_THREADS: usize = 256;
 const LONGEST_TABLE: u64 = 1 << 30;
 
 options! {
-    /// How to read many inputs.
     #[derive(Clone, Debug, Default)]
     #[non_exhaustive]
     pub struct RanksOptions {
@@ -40,7 +39,6 @@ options! {
     }
 }
 
-/// The inputs of a run, and how to read them.
 #[derive(Clone, Debug)]
 pub struct RankInputs {
     inputs: Vec<Input>,
@@ -154,7 +152,6 @@ fn size(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 
-/// State that the threads share.
 struct Work<'a> {
     inputs: &'a [Input],
     summary: &'a SummaryOptions,

@@ -30,7 +30,6 @@ use std::path::Path;
 /// without segments ([`crate::model::SourceNotes::format`] has the original format).
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// The contents of the file.
     pub snapshot: Snapshot,
     /// Its histories, one per device, in the order of [`Snapshot::traces`].
     pub histories: Vec<History>,
@@ -108,13 +107,11 @@ impl Recording {
         PeakReport::of(&self.devices(), options)
     }
 
-    /// Live memory over time.
     pub fn timeline(&self, options: &TimelineOptions) -> Result<TimelineReport> {
         self.require_history("timeline")?;
         TimelineReport::of(&self.devices(), options)
     }
 
-    /// Live bytes by stack, as a tree.
     pub fn flame(&self, options: &FlameOptions) -> Result<FlameReport> {
         FlameReport::of(&self.devices(), options)
     }
@@ -142,7 +139,6 @@ impl Recording {
         SegmentMapReport::where_it_matters(&self.devices(), options)
     }
 
-    /// Everything that a report shows.
     pub fn overview(&self, options: &TimelineOptions) -> Result<Overview> {
         self.require_history("report")?;
         Overview::of(&self.devices(), options)
@@ -193,7 +189,6 @@ impl Recording {
         PlanReport::of(&self.devices(), options)
     }
 
-    /// Compares its measured values with budgets.
     pub fn check(&self, options: &CheckOptions) -> CheckReport {
         CheckReport::of(&self.devices(), options)
     }

@@ -12,7 +12,6 @@ use crate::facts::time::annotations::Annotations;
 use crate::model::{Block, BlockState, DeviceId, DeviceTrace, Segment, Snapshot, SourceNotes, StackId, TraceEntries};
 use crate::replay::{Counters, History, Instant, Metric, Track, replay};
 
-/// Part of a device's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     pub device: DeviceId,

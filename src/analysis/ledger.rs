@@ -28,7 +28,6 @@ options! {
 
 #[derive(Clone, Debug, Default)]
 pub struct LedgerReport {
-    /// The requested devices that have samples.
     pub devices: Vec<DeviceLedger>,
     /// Bytes of pinned host memory that PyTorch had reserved when the recording was written, if recorded. They belong to no
     /// device.
@@ -44,9 +43,7 @@ pub struct LedgerReport {
 pub struct DeviceLedger {
     pub device: DeviceId,
     pub name: Option<String>,
-    /// One ledger for each sample, in chronological order.
     pub samples: Vec<Ledger>,
-    /// What limits the figures.
     pub doubts: Vec<LedgerDoubt>,
 }
 
@@ -132,7 +129,6 @@ impl From<Holder> for HolderKeys {
 }
 
 impl Holder {
-    /// The holder in words, as the label of a row.
     pub(crate) fn label(&self) -> String {
         match self {
             Self::Pytorch => "PyTorch's allocator (reserved)".to_owned(),
@@ -170,14 +166,12 @@ pub struct PoolShare {
     pub bytes: u64,
 }
 
-/// What limits the figures of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LedgerDoubt {
     /// The processes could not be listed, for this reason if one was recorded.
     NoProcesses(Option<String>),
     /// Processes are listed, but the recorded one is not among them: it has a different ID outside its container.
     OwnNotListed {
-        /// The ID that the recorded process has inside.
         pid: u64,
         listed: usize,
         /// Their bytes at the last sample.
@@ -191,9 +185,7 @@ pub enum LedgerDoubt {
     UsedAtStart(u64),
     /// The recording and PyTorch's counter disagree about the memory reserved when the recording was written.
     ReservedDiffers {
-        /// Bytes of the segments in the recording.
         segments: u64,
-        /// Bytes according to the counter.
         counter: u64,
     },
     /// The figures of this many samples contradict each other: a row is negative.

@@ -18,22 +18,17 @@ use crate::parallel;
 /// its peak.
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
-    /// Number of rows requested.
     pub top: Option<usize>,
     pub triage: TriageReport,
     /// The selected instant and what holds the memory there; all rows.
     pub peak: PeakReport,
-    /// Live memory over time.
     pub timeline: TimelineReport,
-    /// Live bytes by stack at that instant.
     pub flame: FlameReport,
     /// Segments of the devices on which free memory matters, at the instants where it matters most.
     pub segments: SegmentMapReport,
-    /// Failed requests.
     pub oom: OomReport,
     /// What uses each device, if the device was sampled, or if a trace contains the capacity of a device with a failed request.
     pub ledgers: Vec<DeviceLedger>,
-    /// The memory that survives step after step.
     pub leaks: LeakReport,
 }
 

@@ -272,12 +272,10 @@ impl Format for ExportFormat {
     }
 }
 
-/// What a comparison of ranks can be written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RanksFormat {
     Answer(RowsOrPicture),
     Prometheus,
-    /// A table with a row for each rank.
     #[cfg(feature = "parquet")]
     Parquet,
 }
@@ -379,7 +377,6 @@ fn shown(output: Option<&Path>) -> String {
     output.map_or_else(String::new, |path| path.display().to_string())
 }
 
-/// The error that lists the possible formats.
 fn expected<F: Format>(found: &str) -> Failure {
     let mut ends: Vec<String> = Vec::new();
     let is_built = |format: &&F| format.picture().is_none_or(PictureFormat::is_built);

@@ -4,7 +4,6 @@ use super::outcome::Failure;
 use crate::facts::time::when::When;
 use std::path::{Path, PathBuf};
 
-/// An input as it was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AtInstant {
     pub file: PathBuf,

@@ -8,12 +8,9 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long to wait before a bar appears.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How often the bar moves.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Shows how much of a file was read, until dropped.
 pub struct Progress {
     /// Bytes read so far of each input; its reader adds to this.
     pub bytes: Vec<Arc<AtomicU64>>,

@@ -108,7 +108,6 @@ pub fn size_of_file(path: &Path) -> u64 {
     if path.as_os_str() == "-" { 0 } else { std::fs::metadata(path).map_or(0, |metadata| metadata.len()) }
 }
 
-/// Reads a file without a progress bar.
 pub fn read_quietly(path: &Path, allow_truncated: bool) -> crate::Result<Recording> {
     limits::grant(size_of_file(path));
     Recording::open(path, &ReadOptions::default().allow_truncated(allow_truncated))

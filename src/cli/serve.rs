@@ -100,7 +100,6 @@ fn request_line(stream: &TcpStream, patience: Duration) -> io::Result<String> {
     Ok(first)
 }
 
-/// Data that arrives before a deadline, however slowly.
 struct Until<'s> {
     stream: &'s TcpStream,
     end: Instant,

@@ -47,7 +47,6 @@ fn prepare(device: &Device<'_>, steps: u64) -> Option<(Simulator, Vec<AllocatorS
     simulator.difference.is_none().then_some((simulator, others))
 }
 
-/// Settings that do better than the recorded ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BetterSettings {
     /// As `PYTORCH_CUDA_ALLOC_CONF` takes them; empty for the defaults.
@@ -56,7 +55,6 @@ pub struct BetterSettings {
     pub reserved: u64,
     /// `num_alloc_retries` under them: each stalls the program.
     pub retries: u64,
-    /// How far you can trust that.
     pub trust: Trust,
 }
 
@@ -67,7 +65,6 @@ pub struct SettingsAdvice {
     /// Number of requests that failed in the recording. If there are any, only settings that serve all of them on the
     /// recorded device count as better.
     pub refused: usize,
-    /// Number of settings simulated besides the recorded ones.
     pub tried: usize,
     /// Among the settings with the fewest retries, the simplest one that reserves the least, or hardly more. `None` if
     /// none is notably better.
@@ -108,7 +105,6 @@ impl SettingsAdvice {
     }
 }
 
-/// The part of a program that is simulated.
 #[derive(Clone, Copy)]
 enum Part {
     /// The whole program, for its maximum of reserved memory.

@@ -56,7 +56,6 @@ impl Capacities {
 /// A range of capacities for which a simulation is the same.
 struct Period {
     works: bool,
-    /// The lowest capacity.
     from: u64,
     /// The first capacity above the range; `None` if the range is unbounded.
     to: Option<u64>,
@@ -83,7 +82,6 @@ pub struct Search<'a> {
     /// Whether a request that failed in the recording must succeed for the program to work; otherwise it may fail
     /// again.
     pub refusals_fail: bool,
-    /// Maximum number of steps to simulate.
     pub budget: u64,
 }
 

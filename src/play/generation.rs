@@ -13,7 +13,6 @@ use crate::model::StackId;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Tokens in a row that have to grow evenly.
 const ROUNDS: usize = 4;
 /// A token frees blocks that at most this many earlier tokens allocated.
 const BACK: usize = 2;
@@ -39,11 +38,9 @@ pub struct Generation {
     pub bytes_per_token: u64,
     /// Tokens in the cache at the end, the prompt's included.
     pub recorded: u64,
-    /// Tokens in the cache that fit the device.
     pub reach: Reach,
 }
 
-/// Number of tokens in the cache that fit a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// This many, with any placement of segments by the driver.
@@ -114,9 +111,7 @@ impl Generation {
     }
 }
 
-/// The requests of a growing cache.
 struct Cache {
-    /// The requests, by allocation.
     is_cache: Vec<bool>,
     /// The steps at which tokens start: the first request for each token on the cache's line.
     begins: Vec<usize>,
@@ -158,7 +153,6 @@ struct Repeated {
     made: Option<(usize, usize)>,
 }
 
-/// The requests of one token.
 struct Round {
     steps: Vec<Repeated>,
     /// The step after the last whole one.

@@ -19,7 +19,6 @@ use std::collections::BTreeMap;
 /// `pinned_max_cached_size_mb` worth trying, in MiB.
 const WORTH_TRYING: [u64; 3] = [16, 64, 256];
 
-/// The size that a request may have had, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wanted {
     least: u64,
@@ -42,13 +41,11 @@ enum End {
     Most,
 }
 
-/// The allocator of pinned host memory.
 #[derive(Clone, Debug)]
 struct Pinned {
     /// Larger blocks are not cached, and larger requests not rounded.
     limit: u64,
     end: End,
-    /// Cached blocks, by size.
     kept: BTreeMap<u64, u64>,
     reserved: u64,
     in_use: u64,
@@ -84,7 +81,6 @@ impl Pinned {
         }
     }
 
-    /// Frees a block.
     fn free(&mut self, size: u64) {
         self.in_use = self.in_use.saturating_sub(size);
         if size <= self.limit {
@@ -158,7 +154,6 @@ fn refusal(settings: &AllocatorSettings) -> Option<&'static str> {
     )
 }
 
-/// The settings that a sweep simulates.
 pub(crate) fn candidates() -> Vec<AllocatorSettings> {
     let settings = |mib: u64| AllocatorSettings {
         alloc_conf: format!("pinned_max_cached_size_mb:{mib}"),

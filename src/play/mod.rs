@@ -43,7 +43,6 @@ pub(crate) use simulator::UNPLACED;
 pub(crate) use simulator::{Simulator, lacks, program, refusal, refuses};
 pub use trust::Trust;
 
-/// Memory of a device that CUDA itself uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
     pub bytes: u64,

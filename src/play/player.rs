@@ -58,12 +58,10 @@ pub(crate) fn recorded_settings(track: Track<'_>) -> AllocatorSettings {
     settings
 }
 
-/// The result of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The entry of the request that failed and ended the simulation; `None` if all requests were served.
     pub fails_at: Option<u32>,
-    /// `max_memory_allocated()`, in bytes.
     pub max_allocated: u64,
     /// The most bytes in blocks that were not free.
     pub max_active: u64,
@@ -72,11 +70,8 @@ pub struct Outcome {
     pub max_reserved: u64,
     /// The maximum of reserved bytes that are not in use.
     pub max_inactive: u64,
-    /// `num_alloc_retries`.
     pub retries: u64,
-    /// `num_device_alloc`.
     pub device_allocs: u64,
-    /// `num_device_free`.
     pub device_frees: u64,
     /// Requests that failed in the recording: entry, and whether they succeed here.
     pub refusals: Vec<(u32, bool)>,
@@ -102,7 +97,6 @@ pub(super) trait Observer {
     }
 }
 
-/// Ignores all events.
 impl Observer for () {
     const LISTENS: bool = false;
 
@@ -113,7 +107,6 @@ impl Observer for () {
 #[derive(Clone, Debug)]
 pub(super) struct Player {
     pub allocator: Allocator,
-    /// Number of simulated steps.
     pub done: usize,
     pub outcome: Outcome,
     /// Pools of the allocator by the program's number of them: small and large.
@@ -269,7 +262,6 @@ impl Player {
         None
     }
 
-    /// A counter, and its maximum so far.
     fn counter(&self, metric: Metric) -> (u64, u64) {
         let (stats, outcome) = (self.allocator.stats(), &self.outcome);
         match metric {
@@ -291,14 +283,12 @@ impl Player {
     }
 }
 
-/// Simulates a program from start to end.
 pub fn play(program: &Program, setup: &Setup) -> Outcome {
     let mut player = Player::new(program, setup);
     player.run(program, setup, &mut ());
     player.outcome
 }
 
-/// The peak of allocated memory in a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Highest {
     /// The step that reaches it, as an index into [`Program::steps`]; `None` before the first.

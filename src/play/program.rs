@@ -33,7 +33,6 @@ const SET_UP_OF_POOL: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepKind {
-    /// Allocates a block.
     Alloc,
     /// A request that failed: what the program would have done with the block is unknown.
     Refused,
@@ -69,9 +68,7 @@ pub struct Program {
     pub(crate) steps: Arc<Vec<Step>>,
     /// Stream and private pool of requests.
     pub(crate) pools: Vec<(u64, Option<PoolId>)>,
-    /// The loop that contains most of the steps.
     pub(super) repetition: Option<Repetition>,
-    /// Segments and blocks before the first step.
     pub(crate) start: Layout,
     /// Requested bytes of the blocks that are live then.
     pub(crate) start_requested: Vec<(usize, u64)>,
@@ -176,7 +173,6 @@ impl Program {
         (1 + SET_UP_OF_POOL * self.pools.len() + self.start.pieces.len()) as u64
     }
 
-    /// Number of steps, which is the cost of a simulation.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
@@ -226,7 +222,6 @@ impl Program {
         most
     }
 
-    /// Lowest address that the driver gave, as far as known.
     pub(super) fn lowest_address(&self) -> u64 {
         let made = self.addresses.iter().map(|&(_, addr)| addr);
         let there = self.start.segments.first().map(|segment| segment.addr);
@@ -268,9 +263,7 @@ struct Reader<'a> {
     segments: Vec<TraceEntry>,
     /// Pending frees that completed since the last step.
     completed: Vec<Step>,
-    /// Bytes reserved so far.
     reserved: u64,
-    /// Private pools that are no longer used, by number.
     released: HashSet<u16, RandomState>,
     /// Stack of the last free that was requested.
     freed_by: StackId,
@@ -400,7 +393,6 @@ impl<'a> Reader<'a> {
         self.steps.push(Step { kind: StepKind::EmptyCache, pool: 0, allocation: u32::MAX, entry, bytes: 0 });
     }
 
-    /// Private pools whose memory is released for the first time.
     fn release_pools(&mut self, segments: &[TraceEntry], entry: u32) {
         for released in segments.iter().filter(|entry| entry.action == Action::SegmentFree) {
             let context = self.track.snapshot.contexts.get(released.context);
@@ -426,7 +418,6 @@ impl<'a> Reader<'a> {
         self.segments.clear();
     }
 
-    /// The number of a request's pool.
     fn pool_of(&mut self, recorded: &TraceEntry, allocation: u32) -> Option<u16> {
         let context = self.track.snapshot.contexts.get(recorded.context);
         let private = context.pool.or_else(|| self.private_pool_at(allocation)).filter(|&pool| pool != (0, 0));

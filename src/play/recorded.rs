@@ -26,7 +26,6 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Whether the simulation equals the recording.
     pub fn is_none(&self) -> bool {
         self.first.is_none() && self.maxima == [0; 4]
     }
@@ -45,7 +44,6 @@ struct Follower {
     recorded: Vec<(u32, SegmentEvent)>,
     /// The simulated address of each regular segment by its recorded one.
     placed: BTreeMap<u64, u64>,
-    /// Whether segments must be at their recorded addresses.
     same_addresses: bool,
     /// Whether the simulation ends as soon as segments are in another order.
     stops: bool,

@@ -20,7 +20,6 @@ pub(super) struct Repetition {
     pub start: usize,
     /// The step after the last round; a part of a round may be before it.
     pub end: usize,
-    /// Number of steps in a round.
     pub period: usize,
     /// Allocations per iteration: the number of each allocation increases by this much from one iteration to the next.
     pub made: u32,

@@ -9,7 +9,6 @@ use crate::play::player::Player;
 #[derive(Clone, Debug)]
 struct Earlier {
     state: AllocatorState,
-    /// Allocation of each block in use, in address order.
     owners: Vec<u32>,
     /// Steps that were done then.
     done: usize,
@@ -22,7 +21,6 @@ struct Earlier {
 pub(super) struct Rounds {
     /// The step at which the next round starts; `None` if nothing repeats anymore.
     next: Option<usize>,
-    /// Allocation by row of the allocator's table.
     owners: Vec<u32>,
     earlier: Option<Earlier>,
 }
@@ -80,7 +78,6 @@ impl Player {
         }
     }
 
-    /// Skips all complete repetitions.
     fn repeat(&mut self, earlier: &Earlier, repetition: &Repetition, state: &AllocatorState, end: usize) {
         let circle = self.done - earlier.done;
         let times = end.min(repetition.end).saturating_sub(self.done) / circle;

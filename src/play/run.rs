@@ -4,7 +4,6 @@ use super::{Capacities, Outcome, Trust};
 use crate::allocator::SettingsWarning;
 use crate::model::AllocatorSettings;
 
-/// A program under some settings.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub alloc_conf: String,
@@ -19,12 +18,10 @@ pub struct Run {
     pub outcome: Option<Outcome>,
     /// The minimum and maximum of reserved bytes, if they depend on where the driver places segments.
     pub reserved_range: Option<(u64, u64)>,
-    /// The devices on which it works.
     pub capacities: Capacities,
     /// If the program continued after a failed request: a capacity from which on it always runs as recorded, whether
     /// that request fails again or not. [`Run::capacities`] are those on which no request fails.
     pub as_it_went: Option<u64>,
-    /// How far you can trust it.
     pub trust: Trust,
     /// Why you cannot trust it further; empty if it is exact.
     pub because: String,

@@ -24,7 +24,6 @@ const LARGEST_CONTEXT: u64 = 2 << 30;
 /// Tolerated difference between two orders of frees, in thousandths: allocated, reserved.
 const MOST_OFF: [u64; 2] = [20, 30];
 
-/// The data that every simulation of a device needs.
 #[derive(Clone)]
 pub(crate) struct Simulator {
     pub program: Program,

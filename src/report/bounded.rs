@@ -7,13 +7,10 @@ use serde_json::{Map, Value, json};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lines<'a> {
-    /// The lines, each with its end.
     pub text: &'a str,
     /// The number of the first line, from 1.
     pub first: usize,
-    /// The number of the last line.
     pub last: usize,
-    /// Number of lines in the whole text.
     pub of: usize,
     /// Whether the last line is cut itself, because it alone is longer than the limit.
     pub is_cut: bool,
@@ -43,14 +40,11 @@ fn boundary(text: &str, most: usize) -> usize {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Part {
-    /// The value, smaller.
     pub value: Value,
-    /// What it lacks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cut: Vec<Cut>,
 }
 
-/// Something that a part lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cut {
     /// Where: a JSON pointer (RFC 6901) from the value that the part is of.
@@ -61,7 +55,6 @@ pub struct Cut {
     pub of: usize,
 }
 
-/// How much of a value is kept.
 #[derive(Clone, Copy)]
 struct Measure {
     items: usize,

@@ -11,7 +11,6 @@ use std::collections::HashSet;
 /// One answer about one input.
 #[derive(Clone, Debug)]
 pub struct SavedAnswer {
-    /// The input, as it was named at that time.
     pub path: String,
     pub devices: Vec<SavedDevice>,
 }

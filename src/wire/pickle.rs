@@ -4,7 +4,6 @@
 
 use std::io::{self, Write};
 
-/// A pickle that is being written.
 pub struct Pickle<'w> {
     out: io::BufWriter<&'w mut dyn Write>,
     /// Number of memo slots in use.
@@ -39,7 +38,6 @@ impl<'w> Pickle<'w> {
         self.write(&value.to_be_bytes())
     }
 
-    /// An integer, in the fewest bytes that the protocol allows.
     pub fn integer(&mut self, value: impl Into<i128>) -> io::Result<()> {
         let value = value.into();
         if let Ok(byte) = u8::try_from(value) {
@@ -75,7 +73,6 @@ impl<'w> Pickle<'w> {
         Ok(Slot(slot))
     }
 
-    /// Writes an object from the memo again.
     pub fn again(&mut self, Slot(slot): Slot) -> io::Result<()> {
         self.by_slot(*b"hj", slot)
     }
@@ -93,7 +90,6 @@ impl<'w> Pickle<'w> {
         self.write(b"(")
     }
 
-    /// Adds the items to a list.
     pub fn append(&mut self) -> io::Result<()> {
         self.write(b"e")
     }

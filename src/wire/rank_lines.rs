@@ -17,7 +17,6 @@ pub const COMMAND: &str = "ranks";
 /// The longest line. A summary has a few kilobytes; lines about all ranks are longer, but are not read.
 const MAX_LINE: usize = 16 << 20;
 
-/// The start of every line.
 #[derive(Deserialize)]
 struct Head<'a> {
     schema_version: u64,
@@ -37,7 +36,6 @@ struct Written<'a, T> {
     body: &'a T,
 }
 
-/// Writes a line of JSON.
 pub fn write_line(line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
     match line {
         RankLine::Rank(rank) => write_body("rank", rank, out),

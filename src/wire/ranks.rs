@@ -13,7 +13,6 @@ pub const DIGITS: usize = 6;
 /// The number of failed requests with signatures in a summary: the first ones.
 pub const SIGNED: usize = 5;
 
-/// The information about an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RankLine {
     Rank(Box<RankSummary>),

@@ -13,7 +13,6 @@ use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Items that are added to a list at once.
 const BATCH: usize = 1000;
 
 /// Writes a snapshot. Reading it gives the same snapshot, except for what the reader noticed.

@@ -2,7 +2,6 @@
 
 use std::io;
 
-/// Result of reading and analyzing.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an input could not be used.
@@ -45,7 +44,6 @@ pub enum Error {
     Malformed {
         /// Offset in the decompressed input.
         at: u64,
-        /// What was expected and what was found.
         message: String,
     },
     /// The input ends too early.
@@ -61,7 +59,6 @@ pub enum Error {
     Limit {
         /// Offset in the decompressed input.
         at: u64,
-        /// Which limit, and the requested value.
         message: String,
     },
     /// A request that the recording cannot answer, such as an entry past the end.

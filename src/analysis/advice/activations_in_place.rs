@@ -16,7 +16,6 @@ const IN_PLACE: [&str; 11] =
     ["relu", "relu6", "leaky_relu", "elu", "celu", "selu", "silu", "mish", "hardtanh", "hardswish", "hardsigmoid"];
 /// An input and its result are worth reporting from 1/N of the peak on.
 const NOTABLE_PART: u64 = 100;
-/// The most other lines that are named.
 const NAMED: usize = 4;
 /// Number of blocks that are examined to find the input: the most recent ones.
 const LOOKED_AT: usize = 64;

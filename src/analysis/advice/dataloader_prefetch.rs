@@ -21,7 +21,6 @@ use std::collections::BTreeMap;
 
 /// Smaller blocks are not worth reporting as batches.
 const SMALL: u64 = 64 << 10;
-/// Least number of waiting batches.
 const LEAST_AHEAD: usize = 2;
 /// Least number of batches in a list: a layer or two may also have tensors of one size.
 const LEAST_STORED: usize = 4;
@@ -51,7 +50,6 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     findings.collect()
 }
 
-/// Batches waiting in a queue.
 fn queued(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding> {
     let history = device.history();
     let block = |index: &u32| history.allocations[*index as usize];
@@ -224,7 +222,6 @@ fn finding(line: FrameId, evidence: String, fix: Fix) -> Finding {
     }
 }
 
-/// Instants at which forward passes begin.
 pub(super) fn passes(device: &Device<'_>) -> Vec<Instant> {
     let spans = &device.phases().spans;
     let mut passes = Vec::new();

@@ -30,7 +30,6 @@ const LOOKED_AT: usize = 8;
 /// Lines of a call that are examined: those that free the most blocks. Each takes time that is linear in the call.
 const MOST_LINES: usize = 4;
 
-/// One call of a part of a model.
 struct Part {
     /// The instant before its first allocation, and that of its last.
     start: Instant,

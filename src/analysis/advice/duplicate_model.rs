@@ -38,7 +38,6 @@ const MAY_BE_AVERAGE: &str =
 
 type Block = (u32, Allocation);
 
-/// How a copy of a state dict is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Way {
     Loaded,
@@ -269,7 +268,6 @@ fn has_gradients(device: &Device<'_>, steps: &Steps, blocks: &[Block]) -> bool {
 /// the ends of the backward passes before them.
 struct Steps {
     ends: Vec<Instant>,
-    /// The instant after the last request of the program.
     last_request: Instant,
 }
 
@@ -316,7 +314,6 @@ impl Steps {
     }
 }
 
-/// Requested bytes, without the allocator's rounding.
 fn requested(blocks: &[Block]) -> u64 {
     blocks.iter().map(|(_, made)| made.requested).fold(0, u64::saturating_add)
 }

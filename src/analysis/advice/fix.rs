@@ -4,7 +4,6 @@ use super::RuleKind;
 use crate::model::{AllocatorSettings, FrameId};
 use crate::play::changes::{Change, Lives};
 
-/// The result of a finder, before the simulation.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
     pub kind: RuleKind,
@@ -15,7 +14,6 @@ pub(super) struct Finding {
     pub fixes: Vec<Fix>,
 }
 
-/// A way to correct a mistake.
 #[derive(Clone, Debug)]
 pub(super) struct Fix {
     pub change: String,

@@ -74,7 +74,6 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
 
 #[derive(Default)]
 struct Scratch {
-    /// Allocations, in order.
     blocks: Vec<u32>,
     stack: StackId,
     is_fusable: bool,

@@ -39,7 +39,6 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     if trained.is_empty() { scored(device).into_iter().collect() } else { trained }
 }
 
-/// Losses that are followed by a backward pass.
 fn find_trained(device: &Device<'_>) -> Vec<Finding> {
     let marked = Marked::of(device, |path, name, kind| {
         kind == FrameKind::Torch && path == "torch/nn/functional.py" && matches!(name, "cross_entropy" | "log_softmax")

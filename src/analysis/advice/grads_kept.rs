@@ -20,7 +20,6 @@ use crate::play::changes::Lives;
 use crate::replay::{Allocation, History, Instant, NEVER};
 use std::collections::HashMap;
 
-/// One finding for all evaluations of a recording.
 pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     let (device, calls) = (evidence.device, evidence.calls());
     let trained: Vec<bool> = calls.all.iter().map(|call| call.is_trained(device)).collect();

@@ -34,13 +34,11 @@ struct Kept {
 struct Graph {
     /// In order of allocation.
     blocks: Vec<Kept>,
-    /// When its last block was allocated.
     done: Instant,
     /// When the next call allocates its last block again: a variable of any function may hold the graph until then.
     again: Instant,
 }
 
-/// The graphs of the calls of a line.
 pub(super) struct Graphs<'d, 'a, 'c> {
     device: &'d Device<'a>,
     of_line: &'c [&'c ModelCall],
@@ -113,7 +111,6 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         lives
     }
 
-    /// No graph is built. `known` are blocks whose release is known.
     fn without(&self, known: &BTreeMap<u32, Instant>, is_bound: bool) -> Lives {
         let mut freed = known.clone();
         for (call, graph) in self.of_line.iter().zip(&self.all) {
@@ -144,7 +141,6 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         self.device.sites().site_frame(self.device.track.stack_of(index as usize))
     }
 
-    /// When the modules free their blocks under `no_grad`.
     fn released_by_modules(&self) -> BTreeMap<u32, Instant> {
         let passes = self.of_line.iter().map(|call| call.start..call.end).collect();
         let kept = self.all.iter().zip(self.of_line).flat_map(|(graph, call)| {

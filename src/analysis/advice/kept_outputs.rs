@@ -144,7 +144,6 @@ fn released_by(device: &Device<'_>, made: &Allocation) -> Option<FrameId> {
     device.sites().site_frame(stack).filter(|&frame| is_plain && device.sites().is_own(frame))
 }
 
-/// Large blocks that a backward pass allocates first.
 fn first_gradients<'d>(device: &'d Device<'_>, backward: Instant, least: u64) -> impl Iterator<Item = Allocation> + 'd {
     let made = born_in(device, backward, device.history().entries()).map(|(_, made)| made);
     let own = made.take_while(|made| device.phases().at(made.born) == Phase::Backward);

@@ -34,7 +34,6 @@ const NOTABLE_PART: u64 = 200;
 pub(super) const SMALL: u64 = 16;
 /// Least number of blocks of one line that are live at once if they are collected.
 pub(super) const LEAST_COLLECTED: usize = 4;
-/// How many allocations of a line are examined for its result.
 pub(super) const LONGEST_LINE: usize = 64;
 
 /// The blocks that one call keeps over two more calls.
@@ -121,7 +120,6 @@ fn kept_intermediates<'c>(device: &Device<'_>, outlived: &Kept<'c>) -> Kept<'c> 
     outlived.only(|block| is_intermediate(block) && !is_freed_by_backward(device, &block.1))
 }
 
-/// Whether enough calls keep enough memory to report it.
 fn is_enough(kept: &[Kept<'_>], least: u64) -> bool {
     let enough = kept.iter().filter(|kept| kept.bytes() >= least).count();
     enough >= 2 && enough * 2 >= kept.len()

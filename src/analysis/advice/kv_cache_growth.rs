@@ -77,7 +77,6 @@ fn may_grow(device: &Device<'_>) -> Vec<Vec<u32>> {
     blocks
 }
 
-/// The caches that grow at one place, given its allocations.
 fn caches(device: &Device<'_>, blocks: &[u32]) -> Vec<Cache> {
     let history = device.history();
     let block = |index: u32| history.allocations[index as usize];

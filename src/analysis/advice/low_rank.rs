@@ -13,7 +13,6 @@ use crate::replay::{Allocation, Metric};
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Least number of pairs of low-rank weights of one rank.
 const LEAST_PAIRS: usize = 4;
 /// Ranks that are recognized. The two vectors of a norm look like rank 2 after a weight that is four times as high as wide.
 const RANKS: std::ops::RangeInclusive<u64> = 4..=256;

@@ -76,7 +76,6 @@ fn by_size(device: &Device<'_>, blocks: &[u32]) -> BTreeMap<u64, Vec<u32>> {
 /// The states of an optimizer, in the order in which they were made.
 #[derive(Default)]
 struct States {
-    /// Blocks of each size.
     counts: BTreeMap<u64, usize>,
     /// Sizes, each with the number of consecutive blocks of it: the states of a weight are created together.
     runs: Vec<(u64, usize)>,
@@ -136,7 +135,6 @@ fn without_gradients(
     (is_known && (is_whole || is_half())).then(|| beyond(of_size, trained))
 }
 
-/// The finding for a line that makes so many copies.
 fn finding(device: &Device<'_>, line: FrameId, copies: usize, unused: &[u32], has_states: bool) -> Option<Finding> {
     let block = |index: u32| device.history().allocations[index as usize];
     let clones: Vec<u32> = unused.iter().filter_map(|&index| clone_in_front(device, index)).collect();

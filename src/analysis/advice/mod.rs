@@ -79,7 +79,6 @@ pub struct Advice {
     pub line: Option<CodeLine>,
     /// What to change, as a request: `call optimizer.zero_grad() before the forward pass`.
     pub change: String,
-    /// The evidence for the mistake, in a sentence.
     pub evidence: String,
     /// The cost of the change, in time or otherwise; `None` if it has none.
     pub cost: Option<String>,
@@ -101,7 +100,6 @@ pub struct Alternative {
     lives: Lives,
 }
 
-/// Several changes of a list, combined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Together {
     /// Their places in the list, counted from 0.
@@ -109,7 +107,6 @@ pub struct Together {
     pub saving: Saving,
 }
 
-/// The first changes of a list, ready to be combined with others.
 pub(crate) struct First {
     /// Their places in the list, counted from 0.
     pub places: Vec<usize>,
@@ -121,7 +118,6 @@ pub(crate) struct First {
 pub enum Simulate {
     /// All fixes, each with the smallest device on which the program runs.
     Needs,
-    /// All.
     All,
     /// Only fixes of recordings that are quick to simulate; for others the list names the command that simulates them.
     #[default]

@@ -41,7 +41,6 @@ pub(super) struct ModelCall {
     pub is_retained: bool,
 }
 
-/// All calls of a device, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ModelCalls {
     pub all: Vec<ModelCall>,
@@ -205,7 +204,6 @@ impl ModelCalls {
         shared
     }
 
-    /// Entries of the backward pass of each call that has one.
     pub fn passes(&self) -> Vec<Range<Instant>> {
         self.all.iter().filter_map(|call| call.backward.clone()).collect()
     }
@@ -241,7 +239,6 @@ impl ModelCall {
         born_in(device, self.start, self.end).filter(|(_, made)| is_freed(made)).nth(least.saturating_sub(1)).is_some()
     }
 
-    /// Whether a call keeps what a backward pass would need.
     pub fn keeps_graph(&self, device: &Device<'_>) -> bool {
         let categories = device.categories();
         let is_cache = |index: u32| categories.get(index as usize).category == Category::KvCache;

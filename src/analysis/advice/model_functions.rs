@@ -26,7 +26,6 @@ pub(super) struct ModelFunctions {
     saved: HashMap<Vec<FrameId>, Share>,
 }
 
-/// Blocks from one stack.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     all: usize,
@@ -85,7 +84,6 @@ impl ModelFunctions {
         CallPaths::of_functions(device.sites(), device.roles(), &self.frames)
     }
 
-    /// The role of a stack, where these functions are modules.
     pub fn role(&self, device: &Device<'_>, paths: &CallPaths, stack: StackId) -> Role {
         match device.roles().role(stack) {
             Role::Plain if paths.callee(stack).is_some_and(|callee| self.frames.contains(&callee)) => Role::Module,

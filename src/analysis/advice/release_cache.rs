@@ -62,7 +62,6 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     }]
 }
 
-/// Reserved bytes that are free at an instant.
 fn left_at(device: &Device<'_>, instant: Instant) -> i64 {
     let mut left = 0;
     device.track.walk_to(instant, |_, now| left = now.reserved - now.active);
@@ -89,7 +88,6 @@ fn prepared(device: &Device<'_>, calls: &ModelCalls) -> Option<(Boundary, i64)> 
 /// The instants at which the program starts another phase.
 #[derive(Clone, Copy, Debug)]
 struct Boundary {
-    /// The end of the previous phase.
     end: Instant,
     /// The first model call of the next phase: entries in between may belong to either phase.
     call: Instant,

@@ -4,7 +4,6 @@ use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::model::{FrameId, StackId};
 
-/// Stacks of a recording that pass through code of one kind.
 pub(super) struct Marked(Vec<Option<FrameId>>);
 
 impl Marked {
@@ -31,7 +30,6 @@ impl Marked {
         self.frame(stack).is_some()
     }
 
-    /// Whether any stack has one.
     pub fn any(&self) -> bool {
         self.0.iter().any(Option::is_some)
     }

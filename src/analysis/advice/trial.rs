@@ -24,7 +24,6 @@ const FROM_THE_START: &str =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Saving {
     Played {
-        /// Peak of allocated bytes, with and without the fix.
         allocated: Lowered,
         /// The same of reserved bytes.
         reserved: Lowered,
@@ -48,12 +47,9 @@ pub enum Saving {
     },
 }
 
-/// A peak that a fix lowers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lowered {
-    /// Bytes without the fix.
     pub before: u64,
-    /// Bytes with it.
     pub after: u64,
 }
 
@@ -90,7 +86,6 @@ impl Saving {
     }
 }
 
-/// The program of a device, ready to simulate fixes.
 pub(super) struct Trial<'d, 'a> {
     device: &'d Device<'a>,
     editor: Editor<'d, 'a>,

@@ -20,7 +20,6 @@ pub(super) struct Function<'d, 'a> {
     device: &'d Device<'a>,
     /// For each stack, whether the function is on it.
     is_on: Vec<bool>,
-    /// Whether it returns between two calls of a model.
     returns: bool,
     /// Entries that are known not to show that it returned: calls come in order, so each entry is looked at once.
     within: Cell<(Instant, Instant)>,

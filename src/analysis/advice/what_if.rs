@@ -38,7 +38,6 @@ impl Attempt {
 /// A device with its list of fixes; any of them can be tried, with any settings, on a device of any size.
 pub struct WhatIf<'d, 'a> {
     device: &'d Device<'a>,
-    /// The simulator, created at the first attempt.
     trial: OnceLock<Trial<'d, 'a>>,
     list: Vec<(Advice, Edit)>,
 }
@@ -62,7 +61,6 @@ pub struct OverTime {
     highest: Vec<u64>,
 }
 
-/// What can be tried at a place.
 struct Choice<'t> {
     /// The place that the fix takes in the list: its own, or that of the fix that it replaces.
     instead_of: usize,
@@ -70,12 +68,10 @@ struct Choice<'t> {
     edit: Cow<'t, Edit>,
 }
 
-/// A program that is ready to simulate.
 struct Prepared<'t> {
     simulator: Cow<'t, Simulator>,
     edited: Edited,
     settings: AllocatorSettings,
-    /// Whether the settings are the recorded ones.
     is_recorded: bool,
 }
 
@@ -100,7 +96,6 @@ impl<'d, 'a> FixSearch<'d, 'a> {
         true
     }
 
-    /// The fixes of the device, after doing all remaining parts.
     pub fn finish(mut self) -> WhatIf<'d, 'a> {
         while self.step() {}
         let list = self.trial.as_ref().map_or_else(Vec::new, |trial| best(trial, self.list));
@@ -186,7 +181,6 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         Ok(self.trial.get_or_init(|| Trial::new(self.device, None, 0)))
     }
 
-    /// The attempt, ready to simulate.
     fn prepared(&self, attempt: &Attempt) -> Result<Prepared<'_>> {
         let edit = self.edit(&attempt.fixes)?;
         let (simulator, edited, mut settings) = self.trial()?.changed(&edit).map_err(Error::Request)?;
@@ -285,7 +279,6 @@ impl OverTime {
         Some(self.highest.get(within..end).unwrap_or_default().iter().copied().fold(carried, u64::max))
     }
 
-    /// The maximum number of bytes at any time.
     pub fn peak(&self) -> u64 {
         self.highest.iter().copied().max().unwrap_or(0)
     }

@@ -26,7 +26,6 @@ use std::collections::{HashMap, HashSet};
 /// such as that of an input.
 const CLOSE: Instant = 4;
 
-/// One finding for each line with such calls.
 pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     let (device, calls) = (evidence.device, evidence.calls());
     if calls.all.is_empty() {

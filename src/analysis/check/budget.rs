@@ -20,13 +20,10 @@ options! {
         pub name: Option<String>,
         /// The devices to check; empty for every device with data.
         pub devices: Vec<DeviceId>,
-        /// Limit on allocated bytes.
         pub max_peak: Option<u64>,
-        /// Limit on reserved bytes.
         pub max_reserved: Option<u64>,
         /// Limit on the inactive share of reserved memory, at the peak of allocated bytes.
         pub max_fragmentation: Option<Percent>,
-        /// Limit on bytes leaked per step.
         pub max_leak: Option<u64>,
         /// Limits on the bytes of matching sites at the peak of allocated bytes.
         pub max_sites: Vec<SiteLimit>,
@@ -56,7 +53,6 @@ impl Budgets {
     }
 }
 
-/// A limit on memory in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ceiling {
     Bytes(Bytes),
@@ -112,7 +108,6 @@ pub fn at_most_all(text: &str) -> Result<Percent> {
     Ok(percent)
 }
 
-/// A limit on the total bytes of matching sites.
 #[derive(Clone, Debug)]
 pub struct SiteLimit {
     /// Matches sites by their label or by a frame of their stacks.
@@ -138,7 +133,6 @@ impl FromStr for SiteLimit {
     }
 }
 
-/// A limit on memory left behind between two instants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResidueLimit {
     /// The instants as they were written: `A..B`.

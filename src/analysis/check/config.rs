@@ -17,14 +17,12 @@ use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// An entry of the file, for the inputs that it names.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Which inputs: a glob.
     pub input: String,
     /// The recording, or the earlier answer, that growth is measured from.
     pub baseline: Option<PathBuf>,
-    /// Its budgets, without the baseline.
     pub budgets: Budgets,
 }
 

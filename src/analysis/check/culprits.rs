@@ -61,7 +61,6 @@ pub struct Culprit {
 }
 
 impl Culprits {
-    /// The sites that hold memory at a peak.
     pub(super) fn holding(basis: Basis, rows: &[Row]) -> Self {
         Self::of(basis, rows.iter().map(|row| Culprit::new(&row.label, row.bytes, row.inferred, &row.stack)))
     }
@@ -80,7 +79,6 @@ impl Culprits {
         Some(Self::of(Basis::Grown, grown)).filter(|culprits| !culprits.sites.is_empty())
     }
 
-    /// The sites that keep free memory reserved.
     pub(super) fn pinning(rows: &[PinningRow]) -> Self {
         let site = |row: &PinningRow| Culprit::new(&row.label, row.pinned_free_bytes, row.inferred, &row.stack);
         Self::of(Basis::Pinned, rows.iter().map(site))
@@ -91,7 +89,6 @@ impl Culprits {
         Self::of(Basis::Leaked, leaks.map(|row| Culprit::new(&row.label, row.rate.bytes, row.inferred, &row.stack)))
     }
 
-    /// The sites that left memory behind.
     pub(super) fn left_behind(rows: &[LivesOfGroup]) -> Self {
         let born = rows.iter().filter(|row| row.lives.born.blocks > 0);
         let site = |row: &LivesOfGroup| {

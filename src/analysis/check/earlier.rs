@@ -8,7 +8,6 @@ use crate::model::DeviceId;
 use crate::replay::Metric;
 use crate::wire::answers::{SavedAnswer, SavedDevice};
 
-/// An earlier recording, reduced to the compared values.
 #[derive(Clone, Debug, Default)]
 pub struct EarlierRun {
     pub devices: Vec<EarlierDevice>,
@@ -26,14 +25,12 @@ pub struct EarlierDevice {
 }
 
 impl EarlierDevice {
-    /// The peak of a counter, allocated or reserved.
     pub(super) fn peak(&self, metric: Metric) -> Option<u64> {
         if metric == Metric::Reserved { self.reserved } else { self.allocated }
     }
 }
 
 impl EarlierRun {
-    /// The measured values of a recording.
     pub fn of(recording: &Devices<'_>) -> Result<Self> {
         let peaks = PeakReport::of(recording, &PeakOptions::default())?;
         let device = |device: &Device<'_>| {
@@ -49,7 +46,6 @@ impl EarlierRun {
         Ok(Self { devices: recording.all().iter().map(device).collect() })
     }
 
-    /// The measured values in an earlier answer of memviz.
     pub fn of_answer(answer: &SavedAnswer) -> Self {
         let device = |saved: &SavedDevice| EarlierDevice {
             device: saved.device,
@@ -60,7 +56,6 @@ impl EarlierRun {
         Self { devices: answer.devices.iter().map(device).collect() }
     }
 
-    /// One of its devices.
     pub fn device(&self, device: DeviceId) -> Option<&EarlierDevice> {
         self.devices.iter().find(|known| known.device == device)
     }

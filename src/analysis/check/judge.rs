@@ -78,7 +78,6 @@ impl<'d, 'a> Judge<'d, 'a> {
         Self { recording, peaks }
     }
 
-    /// The location of each site's code.
     pub(super) fn locations(&self) -> Locations {
         Locations::of(self.recording.sites())
     }
@@ -92,7 +91,6 @@ impl<'d, 'a> Judge<'d, 'a> {
         here.chain(budgets.baseline.iter().flat_map(|baseline| &baseline.devices).map(|known| known.device)).collect()
     }
 
-    /// The values that are measured on a device with any limits.
     pub(super) fn checked(&self, device: DeviceId) -> Option<CheckedDevice> {
         let (device, peak) = self.find(device)?;
         Some(CheckedDevice {
@@ -130,7 +128,6 @@ impl<'d, 'a> Judge<'d, 'a> {
         limits.map(|limit| self.judge(budgets, case, limit)).collect()
     }
 
-    /// Every limit, in the order in which they are shown.
     fn limits<'b>(&self, budgets: &'b Budgets) -> Vec<Limit<'b>> {
         let mut limits: Vec<Limit<'b>> = budgets.max_peak.map(Limit::Peak).into_iter().collect();
         limits.extend(budgets.max_reserved.map(Limit::Reserved));
@@ -165,7 +162,6 @@ impl<'d, 'a> Judge<'d, 'a> {
         check
     }
 
-    /// The sites that caused an exceeded limit.
     fn culprits(&self, budgets: &Budgets, case: Case<'_, '_>, limit: Limit<'_>) -> Culprits {
         let Case { device, peak, before } = case;
         match limit {
@@ -233,7 +229,6 @@ impl<'d, 'a> Judge<'d, 'a> {
         report.devices.into_iter().next().ok_or(Doubt::NothingRecorded)
     }
 
-    /// Requested bytes that the program leaks per step.
     fn leaked(&self, budgets: &Budgets, device: &Device<'_>) -> Measured {
         let lost = match doubts::of_device(device.track) {
             Some((doubt, Leaves::Nothing)) => return Measured::unknown(doubt),
@@ -350,7 +345,6 @@ fn is_unknown(snapshot: &Snapshot, key: &Key) -> bool {
     }
 }
 
-/// The memory held at an instant, by site.
 fn attribution(device: &Device<'_>, at: (Metric, Instant)) -> Attribution {
     let filter = Filter::default();
     let grouper = Grouper::new(device, device.sites(), &filter, GroupBy::Site);

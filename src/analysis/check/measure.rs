@@ -6,9 +6,7 @@ use crate::replay::{Metric, Track};
 /// A figure in bytes as far as it is known; exact if both bounds are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// Lower bound in bytes.
     pub at_least: Option<u64>,
-    /// Upper bound in bytes.
     pub at_most: Option<u64>,
     /// Why it is not exact.
     pub doubt: Option<Doubt>,
@@ -23,7 +21,6 @@ impl Measured {
         Self { doubt: Some(doubt), ..Self::default() }
     }
 
-    /// A value that may be higher.
     pub fn at_least(bytes: u64, doubt: Doubt) -> Self {
         Self::between(Some(bytes), None, doubt)
     }

@@ -35,7 +35,6 @@ options! {
     }
 }
 
-/// The answer for one recording.
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
     pub devices: Vec<CheckedDevice>,
@@ -44,7 +43,6 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// Checks a recording against budgets.
     pub fn of(recording: &Devices<'_>, options: &CheckOptions) -> Self {
         let judge = Judge::new(recording);
         let mut checks: Vec<Check> = options.budgets.iter().flat_map(|budgets| judge.all(budgets)).collect();

@@ -6,19 +6,15 @@ use crate::analysis::peak::DevicePeak;
 use crate::facts::doubts::Doubt;
 use crate::model::DeviceId;
 
-/// The measured values of a device, with any limits.
 #[derive(Clone, Debug)]
 pub struct CheckedDevice {
     pub peak: DevicePeak,
-    /// Peak of allocated bytes.
     pub allocated: Measured,
-    /// Peak of reserved bytes.
     pub reserved: Measured,
     /// Number of requests that failed: the program may need more than was measured.
     pub failed_requests: usize,
 }
 
-/// One budget on one device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
     pub budget: Option<String>,
@@ -33,13 +29,10 @@ pub struct Check {
     /// Number of recorded sites at the peak that a [`CheckKind::MaxSite`] matches; `None` for other kinds, and if there are
     /// no sites.
     pub matching_sites: Option<usize>,
-    /// Whether the value is within the limit.
     pub verdict: CheckVerdict,
-    /// The sites that caused the value, if it exceeds the limit.
     pub culprits: Culprits,
 }
 
-/// What a budget limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckKind {
     /// [`super::Budgets::max_peak`].
@@ -60,19 +53,15 @@ pub enum CheckKind {
     BaselineReserved,
 }
 
-/// A limited quantity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
     Bytes(u64),
     Share(f64),
 }
 
-/// Whether a value is within its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckVerdict {
-    /// The value is within the limit.
     Passed,
-    /// The value exceeds the limit.
     Failed,
     /// The recording does not show it.
     Unknown,

@@ -4,15 +4,12 @@ use super::overlay::Point;
 use crate::play::changes::Chosen;
 use crate::replay::{History, Instant, Metric, NEVER, Track};
 
-/// The highest point of a history with checkpointed calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Highest {
     pub bytes: i64,
-    /// The instant of the kept history at which it is reached.
     pub instant: Instant,
 }
 
-/// The allocated bytes of a history at each instant.
 pub(super) struct AllocatedCurve {
     allocated: Vec<i64>,
 }
@@ -36,7 +33,6 @@ impl AllocatedCurve {
         Self { allocated }
     }
 
-    /// The peak with these calls checkpointed.
     pub(super) fn peak(&self, chosen: &Chosen, history: &History) -> Highest {
         let mut peak = Highest { bytes: i64::MIN, instant: 0 };
         self.walk(chosen, history, |range, shift, rerun| {

@@ -36,7 +36,6 @@ options! {
     #[derive(Clone, Debug, Default)]
     #[non_exhaustive]
     pub struct CheckpointOptions {
-        /// Maximum number of candidates.
         pub top: Option<usize>,
         /// Devices wanted; empty for all.
         pub devices: Vec<DeviceId>,
@@ -53,7 +52,6 @@ options! {
 }
 
 impl CheckpointOptions {
-    /// Requests only the best candidate and its savings.
     pub(crate) fn best_in_brief(devices: Vec<DeviceId>) -> Self {
         Self::default().top(Some(1)).best_only(true).in_brief(true).devices(devices)
     }
@@ -82,7 +80,6 @@ pub struct DeviceCheckpoint {
     pub compiled_bytes: u64,
     /// Number of forward passes followed by a backward pass, or otherwise of those that keep what one would need.
     pub passes: usize,
-    /// Whether no backward follows these passes.
     pub without_backward: bool,
     /// Whether several stretches of forward entries before the same backward pass count as one of these passes.
     pub joins_passes: bool,
@@ -92,7 +89,6 @@ pub struct DeviceCheckpoint {
     pub optimizer: Option<OptimizerPeak>,
     /// Mean time of a forward pass in microseconds, if the file has times.
     pub forward_us: Option<i64>,
-    /// Functions that are checkpointed already.
     pub checkpointed: Vec<Checkpointed>,
     /// Functions worth checkpointing, the lowest new peak first.
     pub candidates: Vec<Candidate>,
@@ -110,7 +106,6 @@ pub struct DeviceCheckpoint {
     pub anomalies: Anomalies,
 }
 
-/// The effect of checkpointing on all devices.
 #[derive(Clone, Debug, Default)]
 pub struct CheckpointReport {
     pub devices: Vec<DeviceCheckpoint>,

@@ -19,7 +19,6 @@ options! {
     pub struct CurveOptions {
         /// What the x axis shows. Recomputing calls takes no time on it.
         pub axis: XAxis,
-        /// Samples per device.
         pub columns: usize,
     }
 }

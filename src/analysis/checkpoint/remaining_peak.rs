@@ -37,7 +37,6 @@ pub struct RemainingPeak {
 }
 
 impl RemainingPeak {
-    /// The highest point of a simulation with checkpointed calls.
     pub(super) fn of_play(device: &Device<'_>, changed: &Edited, chosen: &Chosen, highest: &Highest) -> Self {
         let (history, steps) = (device.history(), &changed.program.steps);
         let peak = highest.step.and_then(|step| steps.get(step));

@@ -11,7 +11,6 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrowthLimit {
     Bytes(u64),
-    /// A share of the base's value.
     Percent(Percent),
 }
 
@@ -65,11 +64,9 @@ impl GrowthLimit {
     }
 }
 
-/// What is known about a device's growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     Within,
-    /// The growth exceeds the limit.
     Beyond,
     /// Unknown: one of the numbers is a bound, and the true one may be on either side of the limit.
     Unknown,

@@ -15,7 +15,6 @@ use crate::parallel;
 use crate::replay::Bound;
 use indexmap::IndexSet;
 
-/// One of two recordings.
 #[derive(Clone, Debug, Default)]
 pub struct DiffInput {
     pub format: Format,
@@ -45,7 +44,6 @@ pub struct DiffInputDevice {
 pub const CONTRADICTORY: &str = "(contradictory)";
 
 impl DiffInput {
-    /// Determines what to compare.
     pub fn of(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         let snapshot = recording.snapshot();
         let all_rows = PeakOptions { top: None, ..options.clone() };
@@ -109,7 +107,6 @@ impl DiffInputDevice {
     }
 }
 
-/// The labels of all lines that allocate on a device.
 fn lines(device: &Device<'_>) -> IndexSet<String> {
     let stacks: IndexSet<StackId> = device.track.allocations().map(|(.., stack)| stack).collect();
     let frames: IndexSet<FrameId> = stacks.into_iter().filter_map(|stack| device.sites().site_frame(stack)).collect();

@@ -79,12 +79,10 @@ impl From<Lives> for BlockLives {
 }
 
 impl Lives {
-    /// Everything live at the earlier instant.
     pub fn before(&self) -> Share {
         self.freed.plus(self.survived)
     }
 
-    /// Everything live at the later one.
     pub fn after(&self) -> Share {
         self.born.plus(self.survived)
     }

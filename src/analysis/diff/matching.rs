@@ -11,7 +11,6 @@ use indexmap::{IndexMap, IndexSet};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// A row's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name<'a> {
     pub label: &'a str,
@@ -68,7 +67,6 @@ fn distinct<'a>(by: GroupBy, rows: &[Name<'a>]) -> IndexSet<&'a str> {
     rows.iter().flat_map(|row| row.names(by)).collect()
 }
 
-/// A place in a program, as labels name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodePlace<'a> {
     /// The file, shortened as in labels; the whole path if names are ambiguous.
@@ -115,7 +113,6 @@ impl<'a> CodePlace<'a> {
 /// The indexes of the names of a line: for its own memory, and for the memory of its backward pass.
 type LineNames = [Option<usize>; 2];
 
-/// Lines of one function on both sides.
 #[derive(Default)]
 struct Function {
     base: BTreeMap<u64, LineNames>,
@@ -268,7 +265,6 @@ fn align(base: &[Line], new: &[Line], usual: [i128; 2], depth: usize, matched: &
     }
 }
 
-/// Where the first two lines with a shift are.
 fn next_pair(base: &[Line], new: &[Line], shift: i128) -> Option<(usize, usize)> {
     let (mut at, mut to) = (0, 0);
     loop {

@@ -26,7 +26,6 @@ use crate::facts::grouping::GroupBy;
 use crate::model::{DeviceId, Format, HOST_DEVICE};
 use crate::replay::Metric;
 
-/// One device in both recordings.
 #[derive(Clone, Debug)]
 pub struct DeviceDiff {
     pub base: DiffInputDevice,
@@ -45,7 +44,6 @@ pub struct DeviceDiff {
 
 #[derive(Clone, Debug, Default)]
 pub struct DiffReport {
-    /// Devices of both recordings, in the order of the second.
     pub devices: Vec<DeviceDiff>,
     pub only_base: Vec<DeviceId>,
     pub only_new: Vec<DeviceId>,
@@ -72,7 +70,6 @@ impl DeviceDiff {
         Self { base: base.clone(), new: new.clone(), delta_bytes, rows, unchanged, left_out, lives: None }
     }
 
-    /// The counter compared.
     pub fn metric(&self) -> Metric {
         self.new.peak.metric
     }

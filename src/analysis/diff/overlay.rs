@@ -23,7 +23,6 @@ pub enum Align {
     Step,
 }
 
-/// All devices of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay {
     pub devices: Vec<DeviceOverlay>,
@@ -31,11 +30,9 @@ pub struct Overlay {
 
 #[derive(Clone, Debug)]
 pub struct DeviceOverlay {
-    /// What the x axis shows.
     pub align: Align,
     /// The last x; the first is 0.
     pub last: i64,
-    /// Number of columns that the axis is divided into.
     pub columns: usize,
     pub base: Curve,
     pub new: Curve,
@@ -43,12 +40,10 @@ pub struct DeviceOverlay {
     pub parting: Option<(usize, Parting)>,
 }
 
-/// Memory of one side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Curve {
     /// The highest value of the metric in each column, from the first to the one that the recording ends in.
     pub highest: Vec<i64>,
-    /// The column of the instant.
     pub mark: usize,
 }
 
@@ -116,7 +111,6 @@ fn last_time(track: Track<'_>) -> i64 {
     last.zip(track.snapshot.first_time()).map_or(0, |(last, first)| last.saturating_sub(first))
 }
 
-/// Maps x to columns.
 pub(in crate::analysis) struct Columns {
     /// The last x; the first is 0.
     pub last: i64,
@@ -138,7 +132,6 @@ pub(in crate::analysis) struct Sampler<'s> {
 }
 
 impl<'s> Sampler<'s> {
-    /// Starts with the value before the first one.
     pub fn new(scale: &'s Columns, start: i64) -> Self {
         Self { scale, highest: vec![start], now: start }
     }
@@ -167,7 +160,6 @@ impl<'s> Sampler<'s> {
     }
 }
 
-/// One side of a device with its x axis.
 struct Sampled<'a> {
     track: Track<'a>,
     instant: Instant,
@@ -175,13 +167,11 @@ struct Sampled<'a> {
 }
 
 enum Axis<'a> {
-    /// Times of the entries.
     Time(&'a [i64], Option<i64>),
     Entry,
     Step(Vec<Instant>),
 }
 
-/// A step on the x axis.
 const STEP: i64 = 1000;
 
 impl<'a> Sampled<'a> {

@@ -10,7 +10,6 @@ pub struct Parting {
     /// Number of equal requests before it.
     pub alike: usize,
     pub base: Option<Asked>,
-    /// The request of the other recording.
     pub new: Option<Asked>,
 }
 
@@ -21,7 +20,6 @@ pub struct Asked {
     pub entry: u32,
     pub bytes: u64,
     pub failed: bool,
-    /// The line that requested them.
     pub site: String,
 }
 
@@ -35,7 +33,6 @@ pub struct Requests {
     pub all: Vec<Request>,
 }
 
-/// An allocation, or one that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     pub entry: u32,
@@ -105,7 +102,6 @@ impl Parting {
         Some(Self { alike, base, new: another.map(|request| Asked::of(new, request)) })
     }
 
-    /// Both sides, each with its name in answers.
     pub fn sides(&self) -> [(&'static str, Option<&Asked>); 2] {
         [("the base", self.base.as_ref()), ("the new recording", self.new.as_ref())]
     }

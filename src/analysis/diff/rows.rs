@@ -19,7 +19,6 @@ pub(super) struct SideRow {
 }
 
 impl SideRow {
-    /// Whether it is a line that holds nothing.
     fn is_idle(&self) -> bool {
         (self.bytes, self.blocks) == (0, 0)
     }

@@ -8,7 +8,6 @@ use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 use std::collections::HashMap;
 
-/// The places of a device's stacks, each once.
 pub(super) struct Code<'a> {
     sites: &'a Sites<'a>,
     shown: ShownFrames<'a>,
@@ -49,7 +48,6 @@ impl<'a> Code<'a> {
         self.number(Place { function, ..forward })
     }
 
-    /// The places of a stack, innermost first.
     pub(super) fn of_stack(&mut self, stack: StackId) -> Vec<u32> {
         let (sites, places) = (self.sites, &mut self.places);
         let mut place = |id| *self.known.entry(id).or_insert_with(|| places.insert_full(sites.place(id)).0 as u32);

@@ -28,7 +28,6 @@ options! {
 #[derive(Clone, Debug, Default)]
 pub struct LivesReport {
     pub devices: Vec<DeviceLives>,
-    /// Devices without a history, each with the reason.
     pub skipped: Vec<String>,
     /// Whether times are those of a clock; otherwise, one microsecond represents one entry.
     pub has_times: bool,
@@ -39,14 +38,12 @@ pub struct DeviceLives {
     pub device: DeviceId,
     /// Places in code, to which stacks refer.
     pub places: Vec<Place>,
-    /// Stacks of places, innermost first.
     pub stacks: Vec<Vec<u32>>,
     /// Allocations and frees in the order of the entries; those from before the recording first.
     pub events: Vec<Life>,
     pub completeness: Completeness,
 }
 
-/// An allocation or a free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
     pub time_us: i64,

@@ -38,7 +38,6 @@ pub struct DeviceSamples {
     pub peak: DevicePeak,
     /// Places in code, to which stacks refer.
     pub places: Vec<Place>,
-    /// Stacks of places, innermost first, to which samples refer.
     pub stacks: Vec<Vec<u32>>,
     /// Values of labels, to which samples refer, for each kind of label in the recording.
     pub labels: Vec<(Label, Vec<String>)>,
@@ -79,7 +78,6 @@ impl Label {
     }
 }
 
-/// Blocks of one stack with the same labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Index into [`DeviceSamples::stacks`].
@@ -94,7 +92,6 @@ pub struct Sample {
     pub held: Sums,
 }
 
-/// Blocks and their bytes, as the metric counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     pub blocks: u64,
@@ -204,7 +201,6 @@ impl Sample {
     }
 }
 
-/// What blocks of one sample have in common.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct SampleKey {
     stack: u32,

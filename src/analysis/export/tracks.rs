@@ -17,9 +17,7 @@ options! {
     #[derive(Clone, Debug, Default)]
     #[non_exhaustive]
     pub struct TracksOptions {
-        /// Start of the window.
         pub from: Option<When>,
-        /// End of the window.
         pub to: Option<When>,
         /// Number of blocks of each device to follow, the largest ones.
         pub blocks: usize,
@@ -62,7 +60,6 @@ pub struct DeviceTracks {
     pub anomalies: Anomalies,
 }
 
-/// The counters that have tracks.
 pub const COUNTERS: [Metric; 3] = [Metric::Allocated, Metric::Requested, Metric::Reserved];
 
 /// The last time that fits in nanoseconds.
@@ -73,14 +70,12 @@ fn is_time(time_us: i64) -> bool {
     (0..=LAST_TIME).contains(&time_us)
 }
 
-/// Counters from a time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
     pub time_us: i64,
     pub counters: Counters,
 }
 
-/// A span of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
     /// Its name. Shared, because names repeat and may be long.
@@ -91,10 +86,8 @@ pub struct Slice {
     pub end_us: Option<i64>,
 }
 
-/// A block, from its allocation to its free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockSlice {
-    /// Its site and its lifetime.
     pub slice: Slice,
     /// Its place among all blocks of the device.
     pub id: usize,
@@ -107,7 +100,6 @@ pub struct FailedRequest {
     pub time_us: i64,
     /// Requested bytes, rounded as the allocator does.
     pub bytes: u64,
-    /// Bytes that the device had free.
     pub device_free_bytes: u64,
 }
 

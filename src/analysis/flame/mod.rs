@@ -39,23 +39,19 @@ pub struct FlameReport {
 
 #[derive(Clone, Debug)]
 pub struct DeviceFlame {
-    /// The instant, and its memory by stack.
     pub peak: DevicePeak,
     /// Frames, each before its callees, siblings in descending order of bytes. The first one is the root and holds everything.
     pub nodes: Vec<FlameNode>,
 }
 
-/// A frame below its callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlameNode {
     /// `file.py:line function`; for blocks without frames, the group. Shared, since one frame is a node below each of its callers.
     pub label: Arc<str>,
     pub owner: Owner,
-    /// Bytes held by this frame and its callees.
     pub bytes: u64,
     /// The bytes that the frame itself holds, without its callees.
     pub own_bytes: u64,
-    /// Number of these blocks.
     pub blocks: u64,
     /// The category of more than half of the bytes; `None` if there is none, and for segments.
     pub category: Option<Category>,
@@ -65,7 +61,6 @@ pub struct FlameNode {
     pub start: u64,
 }
 
-/// The owner of a frame's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// A Python package, or a file of the user.
@@ -108,7 +103,6 @@ impl FlameReport {
 }
 
 names! {
-    /// Which events of a range of instants a tree shows.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum RangePart {
         /// Blocks allocated after its first instant, until its last one.
@@ -183,7 +177,6 @@ fn tree(
     tree.flatten(root)
 }
 
-/// Stacks as paths through the tree.
 struct Paths<'a> {
     sites: &'a Sites<'a>,
     snapshot: &'a Snapshot,
@@ -203,7 +196,6 @@ impl Paths<'_> {
         frames
     }
 
-    /// Frames of a stack, root first.
     fn of_stack(&mut self, stack: StackId) -> Vec<(Arc<str>, Owner)> {
         self.shown.of(stack).into_iter().map(|id| self.named(id)).collect()
     }
@@ -223,7 +215,6 @@ impl Paths<'_> {
 struct Held {
     bytes: u64,
     blocks: u64,
-    /// Bytes of each category.
     categories: [u64; Category::ALL.len()],
 }
 
@@ -250,10 +241,8 @@ impl Held {
     }
 }
 
-/// A tree under construction.
 struct Tree {
     nodes: Vec<Branch>,
-    /// Nodes by caller and frame.
     by_frame: HashMap<(usize, Arc<str>), usize>,
 }
 

@@ -93,7 +93,6 @@ pub struct DeviceFragmentation {
     /// Whether this is the peak of allocated bytes.
     pub is_peak: bool,
     pub entries: u32,
-    /// Sums over all segments.
     pub figures: Figures,
     /// The same by pool and stream, the largest first. They sum to the total.
     pub pools: Vec<PoolFragmentation>,
@@ -105,7 +104,6 @@ pub struct DeviceFragmentation {
     /// The blocks that keep free memory reserved, by group.
     pub by: GroupBy,
     pub pinning: Pinning,
-    /// Every segment, in address order.
     pub segments: Vec<SegmentFragmentation>,
     /// The instant of the whole history at which the most memory is inactive.
     pub most_inactive: MostInactive,

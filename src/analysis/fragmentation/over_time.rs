@@ -69,7 +69,6 @@ const MOST_LOOKS: usize = 50_000_000;
 /// Least number of rows, even if they examine more.
 const FEWEST_POINTS: usize = 20;
 
-/// The maximum number of segments and blocks at one time.
 fn most_at_once(history: &History) -> usize {
     let mut change = vec![0i64; history.entries() as usize + 2];
     let spans = history.segments.iter().map(|span| (span.born, span.gone));

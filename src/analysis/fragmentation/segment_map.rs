@@ -23,7 +23,6 @@ pub struct SegmentMapReport {
 
 #[derive(Clone, Debug)]
 pub struct DeviceSegmentMap {
-    /// The instant, and its memory by group, with all rows.
     pub peak: DevicePeak,
     pub layout: Layout,
     pub figures: Vec<Figures>,
@@ -117,7 +116,6 @@ pub fn require_segments(snapshot: &Snapshot) -> Result<()> {
     )))
 }
 
-/// Bytes of the request that failed at an instant, if one did.
 fn failed(device: &Device<'_>, peak: &DevicePeak) -> Option<u64> {
     let entry = device.track.entry(peak.entry?)?;
     (entry.action == Action::Oom).then_some(entry.size)

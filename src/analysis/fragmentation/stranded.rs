@@ -60,7 +60,6 @@ impl Stranded {
     }
 }
 
-/// The line of the first recorded request on a stream, in a pool.
 fn first_used(device: &Device<'_>, stream: u64, pool: PoolId) -> Option<String> {
     let track = device.track;
     let is_there = |entry: u32| {

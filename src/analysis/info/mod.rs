@@ -21,7 +21,6 @@ pub struct DeviceInfo {
     pub time_us: Option<(i64, i64)>,
     /// Microseconds from the first entry of the recording to that of the device, if the file has times.
     pub starts_after_us: Option<i64>,
-    /// Number of segments at dump time.
     pub segments: usize,
     /// Number of blocks at dump time, free ones included.
     pub blocks: usize,
@@ -30,7 +29,6 @@ pub struct DeviceInfo {
     pub end: Counters,
     /// The steps of the program, or why there are none.
     pub steps: std::result::Result<Steps, NoSteps>,
-    /// The phases of its steps that occur.
     pub phases: Vec<PhaseSummary>,
     pub completeness: Completeness,
     pub anomalies: Anomalies,
@@ -83,7 +81,6 @@ pub struct AnnotationSummary {
     pub open: u64,
 }
 
-/// The contents of a file.
 #[derive(Clone, Debug, Default)]
 pub struct InfoReport {
     pub devices: Vec<DeviceInfo>,

@@ -62,7 +62,6 @@ pub struct Rate {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Totals {
     pub requested: Vec<i128>,
-    /// Bytes of the blocks.
     pub allocated: Vec<i128>,
     pub blocks: Vec<i128>,
 }
@@ -78,7 +77,6 @@ pub(super) struct Series {
     pub kept: Vec<i128>,
 }
 
-/// The result for a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Judgement {
     pub verdict: Verdict,
@@ -129,11 +127,9 @@ impl Totals {
     }
 }
 
-/// A block that outlives a step.
 #[derive(Clone, Debug)]
 pub(super) struct Survivor {
     pub requested: u64,
-    /// Bytes of the block.
     pub allocated: u64,
     /// Steps at whose ends it is live.
     pub steps: Range<usize>,

@@ -41,7 +41,6 @@ options! {
         pub capacity: Option<u64>,
         pub filter: Filter,
         pub inference: Inference,
-        /// Maximum number of rows.
         pub top: Option<usize>,
         /// Devices wanted; empty for all.
         pub devices: Vec<DeviceId>,
@@ -95,7 +94,6 @@ pub struct Oldest {
     pub since_start_us: Option<i64>,
 }
 
-/// Allocated memory at the end of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepEnd {
     /// The step, counted from 1.
@@ -109,14 +107,12 @@ pub struct DeviceLeaks {
     /// Device, -1 for pinned host memory.
     pub device: DeviceId,
     pub by: GroupBy,
-    /// Its steps, or why there are none.
     pub steps: std::result::Result<Steps, NoSteps>,
     /// Leading steps that are not used for rates.
     pub warm_up: usize,
     /// The distance between the steps at which memory is measured: 1, and more only if there are more than [`MAX_ENDS`]
     /// steps.
     pub stride: usize,
-    /// The allocated memory at these ends of steps.
     pub ends: Vec<StepEnd>,
     /// Groups that leak, then groups that grow, then caches; each the largest first.
     pub rows: Vec<LeakRow>,
@@ -132,7 +128,6 @@ pub struct DeviceLeaks {
     pub projection: Option<Projection>,
     /// The requested capacity of the device, in bytes; `None` if none was requested.
     pub capacity: Option<u64>,
-    /// Changes to the program, if requested.
     pub cures: Vec<Advice>,
     pub baseline: Counters,
     pub completeness: Completeness,
@@ -273,10 +268,8 @@ fn sum(rows: &[LeakRow], verdict: Verdict) -> Rate {
     })
 }
 
-/// The ends of steps at which memory is measured.
 struct Sample {
     ends: Vec<Instant>,
-    /// The distance between two of them, in steps.
     stride: usize,
     /// Number of steps before the first of them, if less than a full stride.
     lead: usize,
@@ -468,7 +461,6 @@ fn oldest(
     })
 }
 
-/// Allocated memory at the ends of steps.
 fn step_ends(track: Track<'_>, sample: &Sample) -> Vec<StepEnd> {
     let history = track.history;
     let mut allocated = vec![history.start.allocated; sample.ends.len()];

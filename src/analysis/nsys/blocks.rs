@@ -7,7 +7,6 @@ use std::collections::HashMap;
 /// A block, and the events between which it is live: counted in the events of its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
-    /// Its event in the whole profile.
     pub event: usize,
     pub born: usize,
     /// `usize::MAX` if it is not freed.
@@ -17,16 +16,12 @@ pub(super) struct Block {
     pub caller: u32,
 }
 
-/// The blocks, and the bytes after each event.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     pub all: Vec<Block>,
     pub frees: u64,
-    /// Time of each event.
     pub times: Vec<i64>,
-    /// Bytes after each event.
     pub after: Vec<u64>,
-    /// Bytes allocated and freed up to each event.
     pub allocated: Vec<u64>,
     pub freed: Vec<u64>,
     freed_unseen: u64,
@@ -113,7 +108,6 @@ impl Blocks {
         })
     }
 
-    /// The highest number of bytes in each part of a span of time.
     fn curve(&self, first: i64, last: i64) -> Vec<u64> {
         let span = (i128::from(last) - i128::from(first)).max(1);
         let column = |time: i64| {
@@ -139,7 +133,6 @@ impl Blocks {
             .collect()
     }
 
-    /// What limits its figures.
     pub(super) fn doubts(&self) -> Vec<NsysDoubt> {
         let counted = [
             (self.freed_unseen, NsysDoubt::FreedUnseen(self.freed_unseen)),

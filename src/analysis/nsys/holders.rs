@@ -16,7 +16,6 @@ const PLUMBING: [&str; 7] =
 pub enum NsysHolder {
     /// PyTorch's allocator, by the call chain or by a segment of the recording.
     Pytorch,
-    /// A library, by the call chain.
     Library(String),
     Unknown,
 }
@@ -53,7 +52,6 @@ pub struct NsysRow {
     pub call: Option<String>,
     pub kind: MemoryKind,
     pub allocations: u64,
-    /// Number of these that were freed in the profile.
     pub freed: u64,
     pub allocated_bytes: u64,
     /// Bytes of the blocks that are live at the peak; 0 if there is no peak.

@@ -18,11 +18,9 @@ use indexmap::IndexMap;
 use pytorch::Matches;
 use serde::Serialize;
 
-/// Parts of time in a curve.
 const COLUMNS: i64 = 60;
 
 options! {
-    /// Which memory to show.
     #[derive(Clone, Debug, Default)]
     #[non_exhaustive]
     pub struct NsysOptions {
@@ -33,7 +31,6 @@ options! {
 
 #[derive(Clone, Debug, Default)]
 pub struct NsysReport {
-    /// Version of the export's tables.
     pub schema_version: Option<String>,
     pub bytes: u64,
     /// Nanoseconds since the epoch at which the times of the profile start.
@@ -42,7 +39,6 @@ pub struct NsysReport {
     pub memories: Vec<NsysMemory>,
     /// The part of it that a recording of the same run shows.
     pub pytorch: Option<PytorchShare>,
-    /// What limits all figures.
     pub doubts: Vec<NsysDoubt>,
 }
 
@@ -52,9 +48,7 @@ pub enum Place {
     Device(i64),
     /// Managed memory, which moves between host and devices.
     Managed,
-    /// Pinned host memory.
     Pinned,
-    /// Pageable host memory.
     Pageable,
     Unknown,
 }
@@ -94,25 +88,20 @@ impl Place {
     }
 }
 
-/// Memory of a process at one place.
 #[derive(Clone, Debug)]
 pub struct NsysMemory {
-    /// The process ID.
     pub pid: i64,
     pub program: Option<String>,
     pub place: Place,
-    /// The device, if it is known.
     pub gpu: Option<ProfiledGpu>,
     pub allocations: u64,
     pub frees: u64,
     pub allocated_bytes: u64,
-    /// The peak, or why there is none.
     pub peak: std::result::Result<NsysPeak, NoPeak>,
     /// Who allocated the memory: by bytes at the peak, or of all allocations if there is no peak.
     pub rows: Vec<NsysRow>,
     /// NVTX ranges of the process by name, those with the most memory first; empty without a peak.
     pub ranges: Vec<RangeRow>,
-    /// What limits the figures.
     pub doubts: Vec<NsysDoubt>,
 }
 
@@ -138,7 +127,6 @@ pub enum NoPeak {
     NoTimes(i64),
 }
 
-/// What limits figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NsysDoubt {
     /// The profile contains no frees, although a program ran for this long: figures are upper bounds.

@@ -30,7 +30,6 @@ pub struct PytorchShare {
     pub expandable: u64,
 }
 
-/// The allocations that are segments.
 #[derive(Debug, Default)]
 pub(super) struct Matches {
     pub share: PytorchShare,
@@ -74,7 +73,6 @@ impl Matches {
         Self { share, events: events.into_iter().collect() }
     }
 
-    /// Whether an event of the profile allocates a segment.
     pub(super) fn is_segment(&self, event: usize) -> bool {
         self.events.contains(&event)
     }

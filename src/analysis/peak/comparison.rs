@@ -96,7 +96,6 @@ impl Comparison {
     }
 }
 
-/// The groups in which two of the devices differ the most.
 fn rows(peaks: &[&DevicePeak], fullest: usize, emptiest: usize) -> Vec<GroupShares> {
     let groups = |peak: &&DevicePeak| -> IndexMap<String, (u64, bool)> {
         let rows = peak.attribution.rows.iter().filter(|row| row.label != OTHER);

@@ -20,11 +20,8 @@ options! {
         /// The counter whose peak is requested and whose bytes are attributed.
         pub metric: Metric,
         pub by: GroupBy,
-        /// An instant other than the peak.
         pub at: Option<When>,
-        /// Start of the window in which the peak is searched.
         pub from: Option<When>,
-        /// End of that window.
         pub to: Option<When>,
         /// Maximum number of rows; the rest is one row.
         pub top: Option<usize>,
@@ -46,7 +43,6 @@ pub struct DevicePeak {
     pub baseline: Counters,
     /// First and last instant of the selected part of the history, if it is not the whole history.
     pub window: Option<(Instant, Instant)>,
-    /// The selected counter.
     pub metric: Metric,
     pub instant: Instant,
     /// The entry that leads to it, counted within the device's trace; `None` before the first entry.
@@ -62,7 +58,6 @@ pub struct DevicePeak {
     pub maxima: [Maximum; 4],
     pub end: Counters,
     pub entries: u32,
-    /// The groups that hold the memory.
     pub attribution: Attribution,
     pub ranges: Option<RangePeaks>,
     /// The memory that each operator allocated and freed over the whole recording, under [`GroupBy::Operator`] if

@@ -31,7 +31,6 @@ pub struct DifferenceRow {
 /// The memory that a rank holds at its peak, compared with another rank. The rows sum to the total.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Row of the rank that it is compared with.
     pub reference: usize,
     pub delta_bytes: i128,
     /// Sites that differ, the largest difference first; the rest is last.
@@ -89,7 +88,6 @@ fn rest(rows: &[DifferenceRow], left: &Listed<'_>, right: &Listed<'_>, whole: i1
     (delta_bytes != 0 || bound.is_some()).then_some(row)
 }
 
-/// A summary's rows by label.
 struct Listed<'r> {
     rows: IndexMap<&'r str, u64>,
     /// Bytes of the sites that are not listed; `None` if all are listed.
@@ -116,7 +114,6 @@ impl<'r> Listed<'r> {
         self.inferred.contains(label)
     }
 
-    /// The bytes of a site, if they are known.
     fn bytes(&self, label: &str) -> Option<u64> {
         self.rows.get(label).copied().or_else(|| self.other.is_none().then_some(0))
     }

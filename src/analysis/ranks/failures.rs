@@ -4,7 +4,6 @@ use crate::wire::ranks::{FailureSignature, RankLine};
 use indexmap::IndexMap;
 use serde::Serialize;
 
-/// Failed requests with one signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SameFailure {
     pub signature: FailureSignature,
@@ -46,7 +45,6 @@ pub(super) fn same(lines: &[RankLine]) -> Vec<SameFailure> {
     found
 }
 
-/// Adds the rows of earlier runs to failures.
 pub(super) fn add_earlier(failures: &mut [SameFailure], lines: &[RankLine]) {
     let places: IndexMap<String, usize> =
         failures.iter().enumerate().map(|(place, failure)| (failure.signature.id.clone(), place)).collect();

@@ -109,7 +109,6 @@ pub struct Outlier {
     /// Index of the row in [`RanksReport::lines`].
     pub row: usize,
     pub metric: Metric,
-    /// Its maximum there.
     pub bytes: i64,
     pub median_bytes: i64,
     /// Robust z-score: see [`Scale`].
@@ -130,7 +129,6 @@ pub struct Duplicate {
     pub rows: usize,
 }
 
-/// Everything about the ranks of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RanksReport {
     pub metric: Metric,
@@ -138,7 +136,6 @@ pub struct RanksReport {
     pub unrelated: bool,
     /// A line for each rank and device, and for each input without one, in the order of the inputs.
     pub lines: Vec<RankLine>,
-    /// Rows by kind of memory.
     pub groups: Vec<Group>,
     /// Outlying maxima, by rank and device. Only ranks of one run have any.
     pub outliers: Vec<Outlier>,
@@ -146,7 +143,6 @@ pub struct RanksReport {
     pub failures: Vec<SameFailure>,
     /// Number of rows of earlier runs that failed requests are compared with; `None` if there is no earlier run.
     pub earlier: Option<usize>,
-    /// Ranks that appear more than once.
     pub duplicates: Vec<Duplicate>,
     /// Ranks below the highest one, or below the recorded world size, without a row: from and to, both included.
     pub missing: Vec<(u64, u64)>,
@@ -224,7 +220,6 @@ fn group(lines: &[RankLine], memory: MemoryKind, mut members: Vec<usize>, metric
     Group { memory, relation: Relation::of(lines, &members), members, spreads, median_rank }
 }
 
-/// The row whose maximum is closest to the median of all.
 fn median_rank(lines: &[RankLine], members: &[usize], metric: Metric) -> usize {
     let (rows, maxima) = values(lines, members, Figure::Maximum(metric));
     let median = Spread::of(&maxima, &rows).map_or(0, |spread| spread.median);
@@ -232,7 +227,6 @@ fn median_rank(lines: &[RankLine], members: &[usize], metric: Metric) -> usize {
     nearest.map(|(&row, _)| row).or_else(|| members.first().copied()).unwrap_or(0)
 }
 
-/// The outlying maxima of a group, by row and metric.
 fn find_outliers(lines: &[RankLine], group: &Group, attributed: Metric) -> Vec<Outlier> {
     let members = group.relation.comparable(&group.members);
     let median_rank = median_rank(lines, members, attributed);

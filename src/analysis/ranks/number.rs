@@ -3,7 +3,6 @@
 use crate::wire::ranks::RankSource;
 use std::collections::HashSet;
 
-/// A rank's number and its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankNumber {
     pub rank: u64,
@@ -98,7 +97,6 @@ struct Number {
     is_word: bool,
 }
 
-/// A file's name without extensions, in lower case.
 fn stem(path: &str) -> String {
     // `mem.5.pickle.gz`: an extension starts with a letter.
     let mut stem = file_name(path);
@@ -118,7 +116,6 @@ fn without_numbers(path: &str) -> Vec<String> {
     parts.map(str::to_owned).collect()
 }
 
-/// The last number in a file's name that may be a rank.
 fn last_number(path: &str) -> Option<Number> {
     let stem = stem(path);
     let parts = parts(&stem);

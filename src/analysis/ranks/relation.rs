@@ -89,7 +89,6 @@ fn claims_rank(rank: &RankSummary) -> bool {
     rank.rank_source == RankSource::Recorded || says_rank(&rank.path)
 }
 
-/// A file with its devices.
 #[derive(Default)]
 struct RecordingRanks {
     rows: Vec<usize>,
@@ -112,7 +111,6 @@ impl RecordingRanks {
         }
     }
 
-    /// First and last time of all devices.
     fn span(&self) -> Option<(i64, i64)> {
         let times = self.times.values().copied().collect::<Option<Vec<_>>>()?;
         let (first, last) = (times.iter().map(|it| it.0).min()?, times.iter().map(|it| it.1).max()?);

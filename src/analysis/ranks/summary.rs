@@ -25,9 +25,7 @@ options! {
     #[derive(Clone, Debug)]
     #[non_exhaustive]
     pub struct SummaryOptions {
-        /// The metric whose peak is attributed.
         pub metric: Metric,
-        /// Maximum number of sites listed for each device.
         pub top: usize,
         /// Devices wanted; empty for all.
         pub devices: Vec<DeviceId>,
@@ -41,7 +39,6 @@ impl Default for SummaryOptions {
 }
 
 impl RankSummary {
-    /// The site that holds the most at the peak.
     pub fn largest(&self) -> Option<&TopRow> {
         self.top.iter().find(|row| row.label != OTHER)
     }

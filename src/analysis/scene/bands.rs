@@ -8,7 +8,6 @@ use crate::replay::Instant;
 use crate::sorting::SortRows;
 use std::cmp::Reverse;
 
-/// Columns, and the memory in them by group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BandedColumns {
     pub instants: Vec<Instant>,
@@ -19,7 +18,6 @@ pub struct BandedColumns {
     pub bands: Vec<SceneBand>,
 }
 
-/// The memory of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SceneBand {
     pub group: SceneGroup,
@@ -68,7 +66,6 @@ pub(super) fn enter(changes: &mut [u64], from: u32, to: u32, bytes: u64) {
     }
 }
 
-/// The bytes in each column, given the changes.
 pub(super) fn sums(mut changes: Vec<u64>) -> Vec<u64> {
     changes.pop();
     let mut sum = 0u64;

@@ -25,9 +25,7 @@ const STEP: f64 = 1e6;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Part {
     pub axis: SceneAxis,
-    /// Left edge.
     pub from: f64,
-    /// Right edge.
     pub to: f64,
     pub columns: usize,
 }
@@ -44,7 +42,6 @@ pub struct Columns {
 #[derive(Clone, Debug)]
 pub(super) struct Clock<'a> {
     device: Device<'a>,
-    /// The times of its entries, in order.
     times: Cow<'a, [i64]>,
     origin: i64,
 }

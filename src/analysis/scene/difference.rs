@@ -15,7 +15,6 @@ use std::cmp::Reverse;
 /// Two instants of one device and what happened between them, group by group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// All groups together.
     pub total: Flow,
     /// The largest change first, and among equal changes the group that allocated the most; the last one may contain
     /// all other groups, as [`OTHER`]. Rows sum to the total, unless groups overlap.
@@ -44,15 +43,12 @@ pub struct Amount {
 /// at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
-    /// Live at the first instant.
     pub start: Amount,
     /// Allocated after it, until the last instant.
     pub allocated: Amount,
     /// Freed after it, until the last instant, including blocks from before.
     pub freed: Amount,
-    /// Allocated after it, and live at the last instant.
     pub survived: Amount,
-    /// Live at the last instant.
     pub end: Amount,
 }
 
@@ -64,7 +60,6 @@ impl Amount {
 }
 
 impl Flow {
-    /// By how many bytes memory grew.
     pub fn change(&self) -> i128 {
         i128::from(self.end.bytes) - i128::from(self.start.bytes)
     }

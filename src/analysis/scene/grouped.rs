@@ -11,7 +11,6 @@ use std::collections::HashMap;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SceneGroup {
-    /// The label, as in the rows of an attribution.
     pub label: String,
     pub category: Option<Category>,
     pub inferred: bool,
@@ -31,7 +30,6 @@ pub struct Place {
 
 #[derive(Debug)]
 pub(super) struct Grouped {
-    /// The groups found, in that order.
     pub groups: Vec<SceneGroup>,
     /// The group of each holder, by the index of the holder.
     pub of: Vec<u32>,
@@ -79,7 +77,6 @@ impl Grouped {
         Self { groups: groups.collect(), of }
     }
 
-    /// The ranks of groups by their labels.
     pub fn places(&self) -> HashMap<&str, Place> {
         self.groups.iter().map(|group| (group.label.as_str(), group.place)).collect()
     }

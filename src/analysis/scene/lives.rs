@@ -22,13 +22,11 @@ struct Life {
 #[derive(Debug)]
 pub(super) struct Lives {
     all: Vec<Life>,
-    /// Lists of live blocks at intervals.
     lists: Vec<List>,
     /// The lives of all lists.
     there: Vec<u32>,
 }
 
-/// The memory that is live at an instant.
 #[derive(Debug)]
 struct List {
     instant: Instant,

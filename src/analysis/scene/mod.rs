@@ -44,7 +44,6 @@ pub struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// A device, with the maxima of its counters.
     pub fn new(device: &Device<'a>) -> Self {
         Self {
             device: device.clone(),
@@ -229,7 +228,6 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Requires that a counter counts blocks.
 fn require_blocks(metric: Metric) -> Result<()> {
     if metric != Metric::Reserved {
         return Ok(());

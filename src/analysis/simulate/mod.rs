@@ -54,7 +54,6 @@ pub struct DeviceSimulation {
     pub recorded_maxima: [i64; 4],
     /// The simulation of the recorded settings compared with the recording; `None` if nothing was simulated.
     pub difference: Option<Difference>,
-    /// The memory that the allocator released in the recording.
     pub releases: Releases,
     /// Bytes that the allocator can use, if known or given.
     pub capacity: Option<u64>,
@@ -72,7 +71,6 @@ pub struct DeviceSimulation {
     /// Why expandable segments, which some of the runs use and the recording does not, may fail in this program: each
     /// reason is a part of a sentence.
     pub expandable_conflicts: Vec<&'static str>,
-    /// Why nothing is simulated.
     pub refused: Option<&'static str>,
     pub completeness: Completeness,
     pub anomalies: Anomalies,
@@ -146,11 +144,9 @@ pub struct SimulateReport {
 /// Settings for all devices of a process, since they share `PYTORCH_CUDA_ALLOC_CONF`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedSettings<'a> {
-    /// As `PYTORCH_CUDA_ALLOC_CONF` takes them.
     pub alloc_conf: &'a str,
     /// The sum of `max_memory_reserved()` over the devices, with the settings of the recording.
     pub before: u64,
-    /// The sum with these settings.
     pub after: u64,
 }
 

@@ -9,7 +9,6 @@ use super::parts::XAxis;
 /// tenth of them, the part after it an eighth. The axis is folded where nothing happens for a long time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
-    /// The unit of x.
     pub counts: XAxis,
     /// Parts of the axis, each with its own scale. They are adjacent, in x and in columns.
     pub periods: Vec<Period>,
@@ -21,22 +20,17 @@ pub struct Period {
     pub from: i64,
     /// The x after the last one.
     pub to: i64,
-    /// First column.
     pub start: usize,
     /// The column after the last one.
     pub end: usize,
-    /// The content of the part.
     pub shows: Shows,
 }
 
-/// The content of a part of the axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shows {
-    /// The time before the first step.
     StartUp,
     /// The time between the first and the last step; the whole range if there are no steps.
     Steps,
-    /// The time after the last step.
     After,
     /// Nothing happens: the axis is folded.
     Idle,
@@ -79,7 +73,6 @@ impl Axis {
         Self { counts, periods }
     }
 
-    /// First and last x.
     pub fn range(&self) -> (i64, i64) {
         let first = self.periods.first().map_or(0, |period| period.from);
         let last = self.periods.last().map_or(0, |period| period.to.saturating_sub(1));
@@ -116,7 +109,6 @@ impl Axis {
         if is_behind_all { i64::MAX } else { x }
     }
 
-    /// The position of an x, in columns from the left edge.
     pub fn position(&self, x: i64) -> f64 {
         self.period(x).map_or(0.0, |period| {
             let share = period.offset(x) as f64 / period.length() as f64;
@@ -124,7 +116,6 @@ impl Axis {
         })
     }
 
-    /// Columns between the first and the last step.
     pub fn columns_of_steps(&self) -> usize {
         let (first, last) = self.periods.iter().fold((usize::MAX, 0), |(first, last), period| match period.shows {
             Shows::Steps => (first.min(period.start), last.max(period.end)),

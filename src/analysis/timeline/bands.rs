@@ -11,7 +11,6 @@ use foldhash::fast::RandomState;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Maximum number of bands.
 const MOST: usize = 40;
 
 /// Categories from the bottom of the stack up: first memory that stays, above it memory that changes.
@@ -31,7 +30,6 @@ const FROM_THE_BOTTOM: [Category; Category::ALL.len()] = [
     Category::Unknown,
 ];
 
-/// Bytes of a pile, from one column up to another.
 struct Stay {
     pile: usize,
     bytes: u64,
@@ -39,7 +37,6 @@ struct Stay {
     to: usize,
 }
 
-/// The blocks that leak, as `leaks` finds them.
 #[derive(Default)]
 pub(super) struct Leaks {
     /// The requested bytes per step of each row.
@@ -55,9 +52,7 @@ impl Leaks {
     }
 }
 
-/// The memory of a group in a category.
 struct Pile {
-    /// An index into the groups found.
     group: usize,
     /// `None` if bands have no category.
     category: Option<Category>,
@@ -72,7 +67,6 @@ struct Pile {
     blocks: u64,
 }
 
-/// The bands of a device, the one on top of the stack first.
 pub(super) fn bands(
     grouper: &Grouper<'_>,
     categories: Option<(&Categories, &Leaks)>,
@@ -116,7 +110,6 @@ pub(super) fn bands(
     bands
 }
 
-/// Sums up the memory of each group in each category.
 fn piles(
     groups: &mut Groups<'_>,
     categories: Option<(&Categories, &Leaks)>,
@@ -234,7 +227,6 @@ fn rank(band: &Band) -> (usize, bool, u64, String) {
     (band.category.and_then(place).unwrap_or(0), band.label == OTHER, 1000 - stays.min(1000) as u64, band.label.clone())
 }
 
-/// The band of reserved memory outside of active blocks.
 pub(super) fn inactive(columns: &[Column], there: &Counters) -> Band {
     let inactive = |counters: &Counters| u64::try_from(counters.reserved.saturating_sub(counters.active)).unwrap_or(0);
     Band {

@@ -8,12 +8,10 @@ use crate::facts::training::Phase;
 use crate::model::Action;
 use crate::replay::{History, Instant};
 
-/// The steps of a device on its history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StepSpan {
     /// Where the first step starts: at the first forward pass, or at the start of the recording.
     pub start: Instant,
-    /// The end of each step, and of what follows the last one.
     pub ends: Vec<Instant>,
     /// Number of steps: those of all answers. More ends are of what follows the last step, such as a step that the recording
     /// does not contain in full.

@@ -43,7 +43,6 @@ pub(super) fn gaps(all: impl IntoIterator<Item = i64>, range: (i64, i64)) -> Vec
     gaps
 }
 
-/// The parts that are in both.
 pub(super) fn common(a: &[Gap], b: &[Gap]) -> Vec<Gap> {
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
     let mut both = Vec::new();

@@ -43,9 +43,7 @@ options! {
         /// their own band, those that hold the most over the picture. `at` is an instant to show instead of the first
         /// failed request or the peak.
         pub peak: PeakOptions,
-        /// What the x axis shows.
         pub axis: XAxis,
-        /// Samples per device.
         pub columns: usize,
         /// Whether to add a band for reserved and inactive memory: [`INACTIVE`].
         pub inactive: bool,
@@ -72,15 +70,11 @@ pub struct DeviceTimeline {
     pub peak: DevicePeak,
     /// Maps x to columns.
     pub axis: Axis,
-    /// A sample for each column of the axis.
     pub columns: Vec<Column>,
-    /// The column of the selected instant.
     pub column: usize,
-    /// The column of the peak, if it is shown.
     pub peak_column: Option<usize>,
     /// Bands from the top of the stack down. Bands of sites are ordered by category.
     pub bands: Vec<Band>,
-    /// Failed requests.
     pub ooms: Vec<OomMark>,
     /// The position of the peak of each of the ranges of [`DeviceTimeline::peak`] on the x axis, in their order.
     pub range_peaks: Vec<i64>,
@@ -99,11 +93,8 @@ pub struct Run {
     pub shown: (i64, i64),
     /// The step that is shown large, counted from 1; `None` for what follows the last step.
     pub step: Option<usize>,
-    /// The ends of steps on the x axis.
     pub steps: Vec<i64>,
-    /// Failed requests.
     pub ooms: Vec<OomMark>,
-    /// The position of the peak on the x axis.
     pub peak: i64,
 }
 
@@ -162,7 +153,6 @@ impl TimelineOptions {
     }
 }
 
-/// A device and the request for it.
 struct Asked<'d, 'a> {
     device: &'d Device<'a>,
     peak: DevicePeak,
@@ -174,7 +164,6 @@ struct Asked<'d, 'a> {
     leaks: Leaks,
 }
 
-/// One of several steps.
 struct Focus {
     window: (Instant, Instant),
     /// Counted from 1; `None` after the last step.

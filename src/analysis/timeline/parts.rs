@@ -45,7 +45,6 @@ pub struct Band {
     pub groups: usize,
     pub inferred: bool,
     pub bytes: Vec<u64>,
-    /// Bytes at the selected instant.
     pub bytes_there: u64,
     pub blocks_there: u64,
     /// If this is memory that leaks, the bytes that each step requests of it, as `leaks` shows them. If a line that leaks has
@@ -53,10 +52,8 @@ pub struct Band {
     pub leak: Option<i64>,
 }
 
-/// A failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OomMark {
-    /// The position on the x axis.
     pub x: i64,
     /// The entry, counted within the device's trace.
     pub entry: u32,
@@ -77,7 +74,6 @@ impl OomMark {
         ooms
     }
 
-    /// The failed request that leads to an instant, if there is one.
     pub(super) fn at(track: Track<'_>, instant: Instant, x: i64, counters: &Counters) -> Option<Self> {
         let entry = instant.checked_sub(1).filter(|&entry| track.action(entry) == Some(Action::Oom))?;
         let found = track.entry(entry)?;
@@ -97,6 +93,5 @@ pub struct Ribbon {
     pub label: String,
     pub start: i64,
     pub end: i64,
-    /// Number of ranges around it.
     pub depth: usize,
 }

@@ -7,12 +7,10 @@ use super::parts::{Column, OomMark, Ribbon, XAxis};
 use crate::facts::time::annotations::Annotations;
 use crate::replay::{Instant, Metric, Track};
 
-/// The contents of the x axis.
 #[derive(Clone, Debug)]
 pub(super) struct Scale {
     counts: XAxis,
     origin: i64,
-    /// First and last x.
     pub range: (i64, i64),
     /// The start of the first step, and the end of the last one.
     steps: Option<(i64, i64)>,
@@ -22,7 +20,6 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// The scale of a part of a history.
     pub fn of(
         track: Track<'_>,
         counts: XAxis,
@@ -47,7 +44,6 @@ impl Scale {
         scale
     }
 
-    /// The position of an instant on the axis.
     pub fn x(&self, times: &[i64], instant: Instant) -> i64 {
         match self.counts {
             XAxis::Entry => i64::from(instant),

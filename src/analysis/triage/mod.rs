@@ -31,7 +31,6 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 options! {
-    /// Which devices to examine, and how.
     #[derive(Clone, Debug, Default)]
     #[non_exhaustive]
     pub struct TriageOptions {
@@ -67,7 +66,6 @@ pub struct DeviceTriage {
     pub during: During,
     /// Whether forward and backward passes were found.
     pub has_phases: bool,
-    /// What deserves a closer look, the most important first.
     pub findings: Vec<Finding>,
     /// What to change in the program, the largest saving first.
     pub advice: Vec<Advice>,
@@ -75,20 +73,15 @@ pub struct DeviceTriage {
     pub checkpoint: Option<DeviceCheckpoint>,
     /// Allocator settings that reserve notably less, if computing them takes an instant and no change of the list sets them.
     pub settings: Option<SettingsAdvice>,
-    /// Why there is nothing to change, if that is known.
     pub nothing: Option<Nothing>,
 }
 
-/// Why there is nothing to change in a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Nothing {
-    /// Bytes of the weights.
     Weights {
-        /// Bytes of parameters and buffers.
         bytes: u64,
         total: u64,
     },
-    /// Bytes of weights, gradients and optimizer state.
     Training {
         bytes: u64,
         /// Bytes of optimizer state among them.
@@ -97,7 +90,6 @@ pub enum Nothing {
     },
     /// The recording shows no known mistake.
     Unknown {
-        /// The site that allocated most of the memory.
         label: String,
         /// Whether most of this is weights, or what training keeps for each of them: smaller inputs do not reduce it.
         is_of_weights: bool,
@@ -133,7 +125,6 @@ pub struct Failure {
     pub can_plan: bool,
 }
 
-/// What a program was doing at an instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct During {
     /// The part of a training step; `None` if it is unknown.
@@ -142,7 +133,6 @@ pub struct During {
     pub step: Option<usize>,
 }
 
-/// Something that deserves a closer look.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
     /// Free memory that live blocks keep reserved.
@@ -183,7 +173,6 @@ pub enum Finding {
     },
 }
 
-/// Sites shown of each device.
 pub const SITES: usize = 5;
 /// Activations are worth a line from this fraction (1/N) on. Recomputing a forward pass costs time, so a small part is
 /// rarely worth it.
@@ -450,7 +439,6 @@ pub(crate) fn can_checkpoint(recording: &Devices<'_>, device: &Device<'_>) -> bo
     }
 }
 
-/// Whether a recording contains what checkpointing needs.
 fn may_checkpoint(device: &Device<'_>) -> bool {
     let stacks = &device.snapshot().stacks;
     let has_lines = device.snapshot().notes.format == Format::CudaSnapshot && stacks.len() > 1;

@@ -10,7 +10,6 @@ use crate::model::{FrameId, Snapshot, StackId};
 use crate::replay::{Instant, Track};
 use std::collections::BTreeMap;
 
-/// What one device's recording shows about autocast.
 #[derive(Debug, Default)]
 pub(crate) struct Autocast {
     /// Entries at which a region ends, in order.

@@ -35,7 +35,6 @@ pub enum Change {
         /// of an optimizer that has some of the parameters. `ZeroRedundancyOptimizer` frees all.
         keeps_gradients: bool,
     },
-    /// Another optimizer.
     Optimizer(Optimizer),
     OffloadOptimizer,
     /// Tensors saved for backward on the CPU: `torch.autograd.graph.save_on_cpu`.

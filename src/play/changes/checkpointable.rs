@@ -20,14 +20,12 @@ const MOST_PLAYED: usize = 20_000_000;
 /// Number of functions that are tried even if they take longer.
 const FEWEST_TRIED: usize = 32;
 
-/// The functions of a device that could be checkpointed.
 pub(crate) struct Checkpointable<'c, 'a> {
     device: &'c Device<'a>,
     choice: &'c Choice,
     recomputing: Recomputing<'c>,
 }
 
-/// Functions that could be checkpointed, for a search.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holders {
     /// The functions that a forward pass calls more than once, by what their calls hold at the end of the forward pass before
@@ -63,7 +61,6 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         self.choice.passes.forward.len()
     }
 
-    /// Whether no backward pass follows them.
     pub(crate) fn is_open(&self) -> bool {
         self.choice.passes.is_open
     }
@@ -189,7 +186,6 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         self.choice.keeping_calls(&self.recomputing, function)
     }
 
-    /// The highest number of these calls in a pass.
     pub(crate) fn most_calls(passes: &[Vec<&Call>]) -> usize {
         passes.iter().map(Vec::len).max().unwrap_or(0)
     }
@@ -234,7 +230,6 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         self.is_users(function) || (is_module && !(is_torch && is_single))
     }
 
-    /// When the last forward pass before an instant ends.
     fn end_of_forward(&self, instant: Instant) -> Option<Instant> {
         let behind = self.choice.passes.entries.partition_point(|pass| pass.end <= instant);
         self.choice.passes.entries.get(behind.checked_sub(1)?).map(|pass| pass.end)

@@ -13,7 +13,6 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// The functions of a device whose calls can be selected.
 #[derive(Debug)]
 pub(crate) struct Choice {
     pub(super) calls: Calls,
@@ -80,7 +79,6 @@ pub(crate) struct Release {
 }
 
 impl Choice {
-    /// Finds the functions of a device.
     pub fn of(device: &Device<'_>) -> Self {
         let (track, history, phases) = (device.track, device.history(), device.phases());
         let calls = whole(Calls::of(track, phases, device.sites(), device.roles()), track);
@@ -124,7 +122,6 @@ impl Choice {
         self.repeated_functions().map(|(_, label)| label)
     }
 
-    /// The same with the functions.
     pub fn repeated_functions(&self) -> impl Iterator<Item = (FunctionId, &str)> {
         let is_repeated = |id: FunctionId| self.passes.split(self.open_calls(id)).iter().any(|calls| calls.len() > 1);
         self.functions.iter().filter(move |&&(id, _)| is_repeated(id)).map(|(id, label)| (*id, label.as_str()))

@@ -94,7 +94,6 @@ pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, pieces: u64) -> 
     })
 }
 
-/// The loss of each pass that is followed by a backward pass.
 fn losses(rewrite: &Rewrite, device: &Device<'_>) -> Result<Vec<Loss>, String> {
     let steps = rewrite.program.steps.as_slice();
     let (phases, history) = (device.phases(), device.history());
@@ -238,7 +237,6 @@ impl LogitsSizes {
         Self { sizes: vec![kept] }
     }
 
-    /// Whether a block has one of the sizes found so far.
     pub(crate) fn has(&self, bytes: u64) -> bool {
         self.sizes.contains(&bytes)
     }
@@ -304,7 +302,6 @@ pub(crate) fn is_plain_loss(device: &Device<'_>, allocation: u32) -> bool {
         && device.phases().at(made.freed) == Phase::Backward
 }
 
-/// Replaces a loss by its pieces.
 fn split(rewrite: &mut Rewrite, patch: &mut Patch, steps: &[Step], device: &Device<'_>, loss: &Loss, pieces: u64) {
     let history = device.history();
     let is_piece = |step: &Step| {
@@ -405,7 +402,6 @@ fn split(rewrite: &mut Rewrite, patch: &mut Patch, steps: &[Step], device: &Devi
     }
 }
 
-/// Emits the steps of pieces.
 struct Emit<'e> {
     rewrite: &'e mut Rewrite,
     patch: &'e mut Patch,

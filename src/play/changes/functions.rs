@@ -17,7 +17,6 @@ pub struct HeldByCalls {
     pub label: String,
     /// The maximum number of its calls in a forward pass that keep something for backward.
     pub calls: usize,
-    /// Bytes held.
     pub bytes: u64,
     /// Mean time of its calls in a forward pass, in microseconds, if the file has times.
     pub recompute_us: Option<i64>,
@@ -28,9 +27,7 @@ pub struct HeldByCalls {
 pub enum CodeChange {
     /// Wrap the call in `torch.utils.checkpoint.checkpoint`.
     Wrap {
-        /// A line with the call, if recorded.
         caller: Option<String>,
-        /// Other lines with calls.
         others: Vec<String>,
     },
     /// The calling line is in an installed package: wrap `forward` of the modules instead.

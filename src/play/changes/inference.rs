@@ -49,7 +49,6 @@ fn doubt(device: &Device<'_>) -> Option<String> {
     reason.map(|(_, reason)| (*reason).to_owned())
 }
 
-/// Where each allocation is freed: the place, and the entry.
 struct Frees {
     recorded: HashMap<u32, (usize, u32)>,
     /// With the change.

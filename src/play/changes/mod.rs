@@ -149,7 +149,6 @@ pub struct Refusal {
     pub because: String,
 }
 
-/// Changes the program of one device.
 #[derive(Debug)]
 pub struct Editor<'d, 'a> {
     device: &'d Device<'a>,
@@ -339,7 +338,6 @@ impl<'d, 'a> Editor<'d, 'a> {
         Ok((assumptions, doubts))
     }
 
-    /// The functions of the device whose calls can be checkpointed.
     pub(crate) fn choice(&self) -> &Choice {
         self.choice.get_or_init(|| Choice::of(self.device))
     }

@@ -18,7 +18,6 @@ const BLOCK_8BIT: u64 = 256;
 const LEAST_MATRIX: u64 = 1 << 14;
 
 names! {
-    /// An optimizer that a program could use.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Optimizer {
         /// `torch.optim.AdamW`, and `Adam`, with their defaults for parameters on a device (`foreach`).

@@ -8,7 +8,6 @@ use std::ops::Range;
 /// The forward passes of a recording that checkpointing would change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Passes {
-    /// Entries of each pass, from its first forward entry to the first entry of its backward, or to its last.
     pub(crate) entries: Vec<Range<u32>>,
     /// Entries of its forward, without other entries in between, such as `zero_grad`.
     pub(crate) forward: Vec<Range<u32>>,
@@ -52,7 +51,6 @@ impl Passes {
         self.entries.get(next).map_or(entries, |pass| pass.start)
     }
 
-    /// Calls of one function, in order, by pass.
     pub(crate) fn split<'c>(&self, calls: impl IntoIterator<Item = &'c Call>) -> Vec<Vec<&'c Call>> {
         let mut passes = vec![Vec::new(); self.entries.len()];
         let mut over = 0;

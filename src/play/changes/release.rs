@@ -96,7 +96,6 @@ impl<'a> Recomputing<'a> {
         new.map_or(call.end, |at| events[at].until)
     }
 
-    /// The events within the function of a call from an instant on.
     fn events<'c>(&'c self, call: &'c Call, behind: Instant) -> impl Iterator<Item = Event<'a>> + 'c {
         let mut at = behind;
         let calls = &self.calls.calls;

@@ -20,9 +20,7 @@ const NOBODY: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub(super) struct Rewrite {
     pub program: Program,
-    /// The recorded allocation that each allocation represents.
     origins: Vec<u32>,
-    /// Allocations whose frees were moved from their recorded places.
     moved: AllocationSet,
     /// Whether the program no longer makes the recorded requests in their order, or started with blocks.
     has_other_requests: bool,
@@ -35,20 +33,15 @@ pub(super) struct Patch {
     /// New steps, each with the step that it precedes, an index into [`Program::steps`]. Those for one place come in
     /// the order in which they were added.
     inserted: Vec<(usize, Step)>,
-    /// Allocations to remove.
     gone: Vec<u32>,
-    /// Allocations whose recorded frees are removed.
     kept: Vec<u32>,
-    /// Allocations whose recorded frees now free another allocation.
     replacements: HashMap<u32, u32, RandomState>,
-    /// New requested bytes, for allocations that change their size.
     sizes: HashMap<u32, u64, RandomState>,
     /// Allocations that are freed at places without a recorded free.
     moved: AllocationSet,
 }
 
 impl Patch {
-    /// Inserts a step before another one.
     pub fn insert(&mut self, place: usize, step: Step) {
         self.inserted.push((place, step));
     }
@@ -64,7 +57,6 @@ impl Patch {
         self.insert(place, free(allocation, entry));
     }
 
-    /// Never frees an allocation.
     pub fn keep(&mut self, allocation: u32) {
         self.kept.push(allocation);
     }
@@ -94,7 +86,6 @@ fn marked(allocations: &[u32], count: usize) -> Vec<bool> {
     marks
 }
 
-/// Whether a step frees a block, wholly or in part.
 pub(super) fn is_free(kind: StepKind) -> bool {
     matches!(kind, StepKind::Free | StepKind::RequestFree | StepKind::CompleteFree)
 }
@@ -106,7 +97,6 @@ impl Rewrite {
         Self { origins, program: program.clone(), moved: AllocationSet::default(), has_other_requests }
     }
 
-    /// Whether the free of an allocation was moved.
     pub fn is_moved(&self, allocation: u32) -> bool {
         self.moved.contains(&allocation)
     }

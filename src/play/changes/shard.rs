@@ -95,7 +95,6 @@ pub(super) fn apply(rewrite: &mut Rewrite, trained: &Trained, ranks: u32, others
     )
 }
 
-/// Removes the blocks of other ranks' parameters.
 fn leave(share: &Share, of_size: &BTreeMap<u64, Vec<Vec<u32>>>, patch: &mut Patch) {
     for (&size, all) in of_size {
         let others = all.iter().enumerate().filter(|&(index, _)| !share.has(size, index, all.len()));
@@ -144,10 +143,8 @@ fn passes<'s>(trained: &Trained, gradients: impl Iterator<Item = &'s Step>) -> V
     passes
 }
 
-/// The ends of backward nodes.
 pub(super) struct Nodes<'s> {
     steps: &'s [Step],
-    /// The step of each allocation.
     made: HashMap<u32, usize>,
 }
 

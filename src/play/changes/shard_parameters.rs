@@ -17,7 +17,6 @@ use std::ops::Range;
 
 /// A call in one pass.
 struct Unit {
-    /// Instants of the call.
     forward: Range<u32>,
     backward: Range<u32>,
     /// Its gradients, as indexes into [`crate::replay::History::allocations`].
@@ -26,7 +25,6 @@ struct Unit {
     bytes: u64,
 }
 
-/// A forward pass and its backward.
 struct Pass {
     entries: Range<u32>,
     units: Vec<Unit>,

@@ -21,13 +21,10 @@ const MOST_UNCLEAR: u64 = 2;
 pub(super) struct Trained {
     /// Number of gradients by size: of the parameters that are trained.
     pub gradients: BTreeMap<u64, u32>,
-    /// States, in the order in which they were allocated.
     pub states: Vec<u32>,
     /// How many states each parameter has; a state that is allocated in every step counts each time.
     pub per_parameter: u32,
-    /// How many of them are live at once.
     pub at_once: u32,
-    /// Temporary allocations of each optimizer step.
     pub scratch: Vec<Vec<u32>>,
     /// Entries of each step of the optimizer that updates parameters.
     pub updates: Vec<Range<u32>>,

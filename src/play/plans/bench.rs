@@ -17,7 +17,6 @@ use std::borrow::Cow;
 const FIXED_PART: u64 = 2;
 const UNLIKELY_PART: u64 = 5;
 
-/// What the searches for plans of one device share.
 pub(crate) struct Bench<'d, 'a> {
     pub(super) simulator: Simulator,
     pub(super) editor: Editor<'d, 'a>,
@@ -115,7 +114,6 @@ impl<'d, 'a> Bench<'d, 'a> {
         has_cache
     }
 
-    /// Which of the settings a plan has.
     fn place_of(&self, plan: &Plan) -> usize {
         let is_own = |own: &AllocatorSettings| plan.alloc_conf.as_ref() == Some(&own.alloc_conf);
         self.settings.iter().skip(1).position(is_own).map_or(0, |place| place + 1)

@@ -3,7 +3,6 @@
 /// A recording of the same program that ran out of memory on the device for which plans are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// Number of its requests before the first one that failed.
     pub requests: usize,
     /// Of these, the number that match the simulated recording in place and size.
     pub equal: usize,

@@ -62,7 +62,6 @@ pub struct DevicePlans {
     pub capacity: Option<u64>,
     /// Additional bytes of the device that CUDA itself uses, if a device was given.
     pub context: Option<Context>,
-    /// Why there is no search.
     pub refused: Option<String>,
     /// The difference between a simulation with the recorded settings and the recording; `None` if nothing is
     /// simulated.
@@ -77,7 +76,6 @@ pub struct DevicePlans {
     pub dropped_at_start: u64,
     /// Whether the unchanged program is simulated with them all the same: it needs a device that can hold them.
     pub unchanged_has_cache: bool,
-    /// Whether that reaches the goal.
     pub fits: bool,
     /// Number of other settings that were simulated with the unchanged program.
     pub settings_tried: usize,
@@ -90,7 +88,6 @@ pub struct DevicePlans {
     /// Whether checkpointing was not tried although it may help: the recording does not contain the backward
     /// pass for which forward passes keep memory, so the peak with recomputation is unknown.
     pub checkpoints_untried: bool,
-    /// Number of combinations that were simulated.
     pub tried: usize,
     /// Whether there are more combinations, which the budget did not allow.
     pub is_cut: bool,
@@ -340,7 +337,6 @@ impl DevicePlans {
         }
     }
 
-    /// How far you can trust a plan.
     pub fn trust(&self, plan: &Plan) -> Trust {
         let is_sure = self.lacks.is_empty()
             && self.difference.as_ref().is_some_and(Difference::keeps_order)

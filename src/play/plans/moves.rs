@@ -4,7 +4,6 @@ use crate::play::changes::HeldByCalls;
 use crate::play::changes::{Change, LossFigures, Optimizer};
 use crate::sorting::SortRows;
 
-/// Maximum number of functions to checkpoint.
 const FUNCTIONS: usize = 8;
 /// Larger intervals between checkpointed calls change hardly anything.
 const MOST_EVERY: usize = 16;
@@ -15,7 +14,6 @@ const PIECES: [u32; 3] = [4, 8, 16];
 /// A loss is not split further once its logits are less than 1/N of the peak.
 const MINOR: u64 = 50;
 
-/// The possible changes to a program.
 #[derive(Debug)]
 pub(super) struct Moves {
     /// Functions worth checkpointing, those that hold the most first.

@@ -8,7 +8,6 @@ use crate::play::{Outcome, Simulator};
 /// Steps simulated to find the smallest device of one plan.
 pub(super) const STEPS_OF_NEEDS: u64 = 4_000_000;
 
-/// Settings and changes that were simulated together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Allocator settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them; `None` for the recorded ones.
@@ -28,7 +27,6 @@ pub struct Plan {
     /// Mean time in microseconds of recomputed calls, per forward pass: 0 if there are none, `None` if the file has no
     /// times.
     pub recompute_us: Option<i64>,
-    /// Assumptions, one sentence for each change.
     pub assumptions: Vec<String>,
     /// Why its figures may be far off; empty if no reason is known.
     pub doubts: Vec<String>,
@@ -64,7 +62,6 @@ impl Plan {
         (self.is_tight, !self.doubts.is_empty(), trouble)
     }
 
-    /// The changes alone, without code.
     pub(super) fn bare_changes(&self) -> Vec<Change> {
         self.changes.iter().map(|it| it.change.clone()).collect()
     }

@@ -99,7 +99,6 @@ impl Repeat {
         Edited { program: program.with_its_loop(), origins, assumptions, doubts, moved }
     }
 
-    /// The same for a program as it was recorded.
     pub fn apply_to_recorded(&self, program: &Program) -> Program {
         let origins = (0..program.allocations as u32).map(Some).collect();
         self.apply(Edited::unchanged(program.clone(), origins)).program

@@ -13,7 +13,6 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Maximum number of plans in an answer.
 const MOST_PLANS: usize = 5;
 
 /// Plans with checkpointed calls to keep for each set of other changes.
@@ -41,13 +40,11 @@ impl Goal {
     }
 }
 
-/// The goal and the budget of a search.
 #[derive(Clone, Debug)]
 pub(super) struct Sought {
     pub goal: Goal,
     /// The step to repeat after the program, if it ends before the recording does.
     pub repeat: Option<Repeat>,
-    /// Approximate number of steps simulated in total.
     pub steps: u64,
     /// Changes to single blocks that every combination includes.
     pub lives: Lives,
@@ -62,7 +59,6 @@ pub(super) struct Changed<'s> {
     pub doubts: Vec<String>,
 }
 
-/// A combination that was simulated.
 #[derive(Clone, Debug)]
 pub(super) struct Tried {
     pub changes: Vec<Change>,
@@ -84,7 +80,6 @@ impl Tried {
         trouble_of(self.settings > 0, &self.changes)
     }
 
-    /// Whether another one has the same settings and changes.
     pub fn is_same_combination(&self, other: &Self) -> bool {
         self.settings == other.settings && self.changes == other.changes
     }
@@ -102,13 +97,11 @@ impl Tried {
 pub(super) struct Found {
     /// Plans that fit; no plan contains all changes of another one.
     pub plans: Vec<Tried>,
-    /// The closest combination, if none fits.
     pub nearest: Option<Tried>,
     /// Changes that cannot be simulated on their own.
     pub refused: Vec<Refusal>,
 }
 
-/// A search that simulates combinations.
 pub(super) struct Search<'s, 'd, 'a> {
     simulator: &'s Simulator,
     editor: &'s Editor<'d, 'a>,
@@ -157,17 +150,14 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         !self.lives.is_empty()
     }
 
-    /// Combinations simulated so far.
     pub fn tried(&self) -> usize {
         usize::try_from(self.tried.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
     }
 
-    /// Steps that the budget still allows.
     pub fn left(&self) -> u64 {
         self.left.load(Ordering::Relaxed)
     }
 
-    /// Whether the budget was spent.
     pub fn is_cut(&self) -> bool {
         self.left() == 0
     }
@@ -228,7 +218,6 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         self.outcome(program, settings, Goal::Device(less)).1
     }
 
-    /// The result of a program, and whether it reaches the goal.
     fn outcome(&self, program: &Program, settings: &AllocatorSettings, goal: Goal) -> (Outcome, bool) {
         let placements = self.simulator.placements(settings);
         let on = |capacity: Option<u64>, placement: Placement| {
@@ -362,7 +351,6 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         best
     }
 
-    /// The same plan with the loss in as few chunks as possible.
     fn fewest_pieces(&self, plan: Tried, settings: Range<usize>) -> Tried {
         let Some(place) = plan.changes.iter().position(|change| matches!(change, Change::ChunkLoss { .. })) else {
             return plan;

@@ -116,7 +116,6 @@ struct Request {
     bytes: i64,
 }
 
-/// The requests of a step, in order.
 struct Requests(Vec<Request>);
 
 impl Requests {

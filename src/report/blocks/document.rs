@@ -12,7 +12,6 @@ use unicode_width::UnicodeWidthStr;
 
 /// Up to this many blocks are shown in full.
 const IN_FULL: usize = 3;
-/// Width of the column for categories, with a star.
 const CATEGORY: usize = 19;
 /// The least widths of screens that show categories, and addresses.
 const CATEGORY_FROM: usize = 90;
@@ -118,7 +117,6 @@ fn table(device: &DeviceBlocks) -> Table {
     table
 }
 
-/// All known facts about a block.
 fn in_full(document: &mut Document, device: &DeviceBlocks, block: &Block) {
     let position = |moment: &Moment| notes::position(moment, device.entries, &device.completeness);
     let address = if block.address == 0 { ", address unknown".to_owned() } else { format!(" at {:#x}", block.address) };

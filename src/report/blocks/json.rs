@@ -27,7 +27,6 @@ keys! { schema
     }
 }
 
-/// The whole answer of `memviz blocks`.
 pub fn blocks<'a>(source: Source<'a>, report: &'a BlocksReport) -> Head<'a, BlocksDevice<'a>> {
     Head::of::<BlocksReport>(source, None, report.devices.iter().map(BlocksDevice::of).collect())
 }

@@ -113,7 +113,6 @@ fn checked(document: &mut Document, input: &CheckedInput) {
     }
 }
 
-/// Why a limit is exceeded.
 fn details(document: &mut Document, input: &CheckedInput, check: &Check) {
     let title = words::title(check);
     let mut paragraph = |text: String| {

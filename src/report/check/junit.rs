@@ -8,7 +8,6 @@ use crate::report::common::notes::safe;
 use crate::report::common::words::starred;
 use std::io::{self, Write};
 
-/// Writes one document.
 pub fn write(inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
     let sums = inputs.iter().map(Counts::of).fold(Counts::default(), Counts::plus);
     writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
@@ -58,13 +57,11 @@ fn line(site: &Culprit) -> String {
     format!("{}  {}\n", Bytes(site.bytes), escape(&starred(&site.label, site.inferred)))
 }
 
-/// The text below the sites.
 fn more(check: &Check) -> String {
     let lines = words::left_out(check).into_iter().chain(words::star(check).map(str::to_owned));
     lines.map(|line| line + "\n").collect()
 }
 
-/// What the attributes of a suite count.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     tests: usize,
@@ -98,7 +95,6 @@ impl Counts {
     }
 }
 
-/// Text with XML's special characters escaped.
 fn escape(text: &str) -> String {
     safe(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -15,7 +15,6 @@ use indexmap::IndexMap;
 /// One input and its result. The recording itself need not be kept.
 #[derive(Clone, Debug)]
 pub struct CheckedInput {
-    /// The input, as the user named it.
     pub path: String,
     /// The data that every answer has about its input, and the checks; or why the input could not be read.
     pub answer: Result<(InputHead<'static>, CheckReport), String>,
@@ -31,7 +30,6 @@ impl CheckedInput {
         self.answer.as_ref().map_or(CheckVerdict::Unknown, |(_, report)| report.verdict())
     }
 
-    /// Notes about the file and its devices.
     pub fn notes(&self) -> Vec<String> {
         let Ok((head, report)) = &self.answer else { return Vec::new() };
         let mut lines = head.notes.clone();
@@ -194,7 +192,6 @@ pub fn basis(check: &Check) -> &'static str {
     }
 }
 
-/// The meaning of the star after sites, if there is one.
 pub fn star(check: &Check) -> Option<&'static str> {
     check.culprits.sites.iter().any(|site| site.inferred).then_some(notes::INFERRED_SITE)
 }

@@ -22,12 +22,10 @@ pub trait Answer {
 
     fn document(&self, about: Self::About<'_>) -> Document;
 
-    /// Writes text for people.
     fn text(&self, about: Self::About<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
         self.document(about).text(style, out)
     }
 
-    /// Writes GitHub Flavored Markdown.
     fn markdown(&self, about: Self::About<'_>, out: &mut dyn Write) -> io::Result<()> {
         self.document(about).markdown(out)
     }
@@ -36,7 +34,6 @@ pub trait Answer {
     fn json(&self, about: Self::About<'_>, out: &mut dyn Write) -> io::Result<()>;
 }
 
-/// An answer that is also a table of figures.
 pub trait Rows: Answer {
     /// Writes RFC 4180 with a header line, bytes as integers.
     fn csv(&self, out: &mut dyn Write) -> io::Result<()>;
@@ -92,10 +89,8 @@ pub enum AnswerFormat {
 }
 
 impl AnswerFormat {
-    /// Every format.
     pub const ALL: [Self; 5] = [Self::Text, Self::Json, Self::Csv, Self::Markdown, Self::JsonAndCsv];
 
-    /// Writes an answer in this format.
     pub fn write<A: Rows>(
         self,
         answer: &A,

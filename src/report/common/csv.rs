@@ -16,7 +16,6 @@ pub(crate) fn cell(text: &str) -> String {
 /// A column of a table: its name, and the cell of a row.
 pub(crate) type Column<R> = (&'static str, fn(&R) -> String);
 
-/// Writes a table: its names, and a line for each row.
 pub(crate) fn table<R>(
     rows: impl IntoIterator<Item = R>,
     columns: &[Column<R>],
@@ -35,7 +34,6 @@ pub(crate) fn optional(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-/// A table while it is written.
 pub(crate) struct Lines<'o>(::csv::Writer<&'o mut dyn Write>);
 
 impl<'o> Lines<'o> {

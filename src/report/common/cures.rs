@@ -144,7 +144,6 @@ pub(crate) fn change(advice: &Advice) -> String {
     }
 }
 
-/// The saving, how far you can trust it, and the cost.
 pub(crate) fn effect(advice: &Advice) -> String {
     let saves = saves(&advice.saving);
     match &advice.cost {
@@ -153,7 +152,6 @@ pub(crate) fn effect(advice: &Advice) -> String {
     }
 }
 
-/// The saving of a change, and how far you can trust it.
 pub(crate) fn saves(saving: &Saving) -> String {
     match saving {
         Saving::Played { allocated, reserved, trust, reserved_trust, because, at_least, .. } => {
@@ -186,7 +184,6 @@ pub(crate) fn saves(saving: &Saving) -> String {
     }
 }
 
-/// An alternative to a change, and its saving.
 pub(crate) fn instead(other: &Alternative) -> String {
     format!("or {}: {}", other.change, saves(&other.saving))
 }

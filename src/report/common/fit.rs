@@ -41,7 +41,6 @@ pub fn shorten_middle(text: &str, width: usize) -> String {
     format!("{}{}", shorten_end(text, width / 2 + 1).trim_end_matches('…'), end)
 }
 
-/// Words that stay in a line with the number before them.
 const UNITS: [&str; 8] = ["bytes", "KiB", "MiB", "GiB", "TiB", "us", "ms", "s"];
 
 /// Words that stay in a line with the number after them.

@@ -125,7 +125,6 @@ impl<'a> InputHead<'a> {
         InputHead { path: Cow::Owned(self.path.into_owned()), ..self }
     }
 
-    /// Every answer's data about its input.
     pub fn of(source: Source<'a>) -> Self {
         let recording = source.recording;
         Self {

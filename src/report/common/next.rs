@@ -16,7 +16,6 @@ const CONTINUED: &str = " \\";
 /// The start of a comment after a command.
 const COMMENT: &str = "  # ";
 
-/// A command, and what it shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Next {
     /// The command, its files and its options: the parts between which the line may be broken.
@@ -26,14 +25,12 @@ pub(crate) struct Next {
 }
 
 impl Next {
-    /// The command `name` for these files, followed by options.
     pub(crate) fn new(name: &str, paths: &[&str], options: &str, about: impl Into<String>) -> Self {
         let words = std::iter::once(format!("memviz {name}")).chain(paths.iter().map(|path| quoted(path)));
         let options = Some(options.to_owned()).filter(|options| !options.is_empty());
         Self { parts: words.chain(options).collect(), about: about.into() }
     }
 
-    /// The command as a single line.
     pub(crate) fn typed(&self) -> String {
         self.parts.join(" ")
     }

@@ -4,18 +4,14 @@ use crate::Recording;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// Its source, as the user named it.
     pub path: &'a str,
     /// The recording itself, for facts that every report states.
     pub recording: &'a Recording,
 }
 
-/// The two recordings of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Sources<'a> {
-    /// The recording to compare with.
     pub base: Source<'a>,
-    /// The compared recording.
     pub new: Source<'a>,
 }
 

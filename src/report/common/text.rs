@@ -6,12 +6,10 @@ use super::notes::safe;
 use super::palette::hues;
 use crate::facts::training::Category;
 
-/// Writes text for people.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TextStyle {
     /// Columns of the terminal; `None` if lines may be arbitrarily long, as in a pipe.
     pub width: Option<usize>,
-    /// Whether to use ANSI colors.
     pub color: bool,
     /// Whether to end with next steps: how to record what is missing, and which commands to run.
     pub advice: bool,
@@ -31,7 +29,6 @@ impl TextStyle {
         self.width.unwrap_or(usize::MAX).saturating_sub(used)
     }
 
-    /// Whether the screen has this many columns.
     pub(crate) fn has(&self, columns: usize) -> bool {
         self.width.is_none_or(|width| width >= columns)
     }

@@ -8,7 +8,6 @@ use crate::facts::training::iterations::IterationKind;
 use crate::facts::training::steps::{StepSource, Steps};
 use crate::report::percent;
 
-/// The number and kind of steps.
 pub fn steps(steps: &Steps) -> String {
     let number = count(steps.len(), "step");
     let what = match &steps.source {
@@ -85,7 +84,6 @@ pub fn phases(device: &DeviceInfo) -> Vec<[String; COLUMNS.len()]> {
     device.phases.iter().map(row).collect()
 }
 
-/// The evidence for the phases of entries.
 fn source(phase: &PhaseSummary) -> String {
     match phase.recorded_entries {
         0 => "inferred".to_owned(),

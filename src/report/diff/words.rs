@@ -13,14 +13,11 @@ use crate::report::Sources;
 use crate::report::common::notes::{self, device_name, safe, signed};
 use crate::report::common::words::count;
 
-/// A figure of both sides.
 pub struct Figure {
     pub name: &'static str,
     /// The value in the base; `None` if it is unknown.
     pub base: Option<String>,
-    /// The value in the second recording.
     pub new: Option<String>,
-    /// The difference, if there is one.
     pub delta: Option<String>,
 }
 
@@ -45,7 +42,6 @@ pub fn headline(device: &DeviceDiff) -> String {
     format!("{name}: {peak}{} {values}", metric.name())
 }
 
-/// Whether both instants are the peaks.
 fn are_at_peak(device: &DeviceDiff) -> bool {
     let metric = device.metric() as usize;
     let is_peak = |side: &DiffInputDevice| {
@@ -63,7 +59,6 @@ fn share(bytes: i64, base: i64) -> String {
     if base <= 0 { String::new() } else { format!(" ({:+.1}%)", bytes as f64 * 100.0 / base as f64) }
 }
 
-/// The positions of the instants of both sides.
 pub fn places(sources: Sources<'_>, device: &DeviceDiff) -> [String; 2] {
     let sides = [("base", sources.base, &device.base), ("new", sources.new, &device.new)];
     sides.map(|(name, source, side)| {
@@ -126,7 +121,6 @@ fn of_both(base: &[String], new: &[String], is_one: bool) -> Vec<String> {
     base.iter().map(shared).chain(in_new).collect()
 }
 
-/// Notes about the files, one line each.
 pub fn files(sources: Sources<'_>, report: &DiffReport) -> Vec<String> {
     let [base, new] = [sources.base, sources.new].map(|source| notes::source(source.recording));
     let mut lines = of_both(&base, &new, report.is_of_instants());

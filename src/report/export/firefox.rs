@@ -48,7 +48,6 @@ struct Changes {
     length: usize,
 }
 
-/// Writes a profile.
 pub fn write(source: Source<'_>, report: &LivesReport, out: &mut dyn Write) -> io::Result<()> {
     let first = report.devices.iter().filter_map(|device| device.events.first()).map(|life| life.time_us).min();
     let first = first.unwrap_or(0);

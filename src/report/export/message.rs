@@ -10,7 +10,6 @@ const NUMBER: u64 = 0;
 /// A length, followed by that many bytes.
 const BYTES: u64 = 2;
 
-/// A message under construction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Message(Vec<u8>);
 

@@ -230,7 +230,6 @@ impl Trace<'_> {
         self.packet.write(self.out)
     }
 
-    /// Describes a track, and returns its number.
     fn track(&mut self, name: &str, parent: Option<u64>, more: impl FnOnce(&mut Message)) -> io::Result<u64> {
         self.tracks += 1;
         let id = self.tracks;
@@ -266,7 +265,6 @@ impl Trace<'_> {
         self.packet.write(self.out)
     }
 
-    /// Like [`Trace::event`], for an event with a name.
     fn named(
         &mut self,
         (time_us, track, kind): (i64, u64, u64),

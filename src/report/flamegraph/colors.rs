@@ -41,7 +41,6 @@ impl<'a> Colors<'a> {
         }
     }
 
-    /// The meaning of the colors of a tree, the largest first.
     pub(crate) fn legend(&self, nodes: &[FlameNode]) -> Vec<(String, Color)> {
         match self {
             Self::Categories => {
@@ -62,7 +61,6 @@ impl<'a> Colors<'a> {
     }
 }
 
-/// The packages of frames, the largest first.
 fn packages<'n>(nodes: impl Iterator<Item = &'n FlameNode>) -> Vec<(&'n str, u64)> {
     largest_first(nodes.filter_map(|node| match &node.owner {
         Owner::Package(package) => Some((&**package, node.own_bytes)),
@@ -70,7 +68,6 @@ fn packages<'n>(nodes: impl Iterator<Item = &'n FlameNode>) -> Vec<(&'n str, u64
     }))
 }
 
-/// The color of a group that is a category.
 fn named(label: &str) -> Option<Color> {
     Category::ALL.into_iter().find(|category| category.name() == label).map(palette::of_category)
 }

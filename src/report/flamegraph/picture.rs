@@ -16,7 +16,6 @@ use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use svg::node::element::Group;
 
-/// Height of a frame.
 const ROW: f64 = 18.0;
 /// Left and right of the graph.
 const MARGIN: f64 = 16.0;
@@ -26,9 +25,7 @@ const MIN_WIDTH: f64 = 0.7;
 const MIN_ROW: f64 = 40.0;
 /// The most frames drawn, the widest ones: as many as a file of moderate size can contain.
 const MAX_FRAMES: usize = 560;
-/// Longest label in a tooltip, in characters.
 const TOOLTIP: usize = 400;
-/// The most rows drawn.
 const MAX_ROWS: usize = 120;
 /// Room at the end of the legend for the note about frames that are not drawn.
 const NOTE: f64 = 280.0;
@@ -95,7 +92,6 @@ fn frame(node: &FlameNode, color: Color, x: f64, width: f64, y: f64, total: u64)
     frame
 }
 
-/// The name of a frame: that of a category as sentences call it.
 fn name(node: &FlameNode) -> &str {
     if node.owner == Owner::Group { category(&node.label) } else { &node.label }
 }

@@ -174,7 +174,6 @@ fn pools(document: &mut Document, device: &DeviceFragmentation) {
 }
 
 impl Document {
-    /// Which code keeps free memory reserved.
     pub(crate) fn pinning(&mut self, by: GroupBy, pinning: &Pinning) {
         if pinning.rows.is_empty() {
             return;

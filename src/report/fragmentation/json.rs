@@ -132,7 +132,6 @@ keys! { schema
     }
 }
 
-/// The whole answer of `memviz fragmentation`.
 pub fn fragmentation<'a>(source: Source<'a>, report: &'a FragmentationReport) -> Head<'a, FragmentationDevice<'a>> {
     Head::of::<FragmentationReport>(source, None, report.devices.iter().map(FragmentationDevice::of).collect())
 }

@@ -31,14 +31,12 @@ pub enum BlockColor {
 /// Left edge and width of the bars, in pixels.
 const LEFT: f64 = 270.0;
 const BAR: f64 = 508.0;
-/// Height of a bar, and of a row.
 const HEIGHT: f64 = 12.0;
 const ROW: f64 = 16.0;
 /// Lines of segments drawn per picture; the rest is combined into one.
 const MAX_LINES: usize = 120;
 /// Least number of lines, however many devices share the picture.
 const MIN_LINES: usize = 6;
-/// Gap between blocks.
 const BETWEEN: f64 = 0.7;
 /// Blocks at least this wide are drawn on their own; narrower ones share pixels.
 const ALONE_FROM: f64 = 3.0;
@@ -197,7 +195,6 @@ impl<'a> Colors<'a> {
     }
 }
 
-/// Colors of blocks.
 struct Paint {
     /// One per row of the attribution; empty if colors represent states.
     rows: Vec<Color>,
@@ -289,7 +286,6 @@ impl Drawing<'_> {
         self.add(frame.set("stroke", palette::MUTED.light).set("stroke-width", "0.5"));
     }
 
-    /// The request that failed, at the scale of the segments.
     fn request(&mut self, bytes: u64, scale: u64, mut y: f64) -> f64 {
         self.label(16.0, y + ROW, Anchor::Start, "failed request");
         self.label(LEFT - 8.0, y + ROW, Anchor::End, &Bytes(bytes).to_string());
@@ -409,7 +405,6 @@ impl Drawing<'_> {
         self.pixels(&pixels, y);
     }
 
-    /// Outlines, one element per color.
     fn paths(&mut self, mut outlines: Vec<(Color, String)>) {
         outlines.sort_rows_by_key(|(color, _)| color.light);
         for outlines in outlines.chunk_by(|a, b| a.0 == b.0) {

@@ -89,7 +89,6 @@ fn table(device: &DeviceLeaks) -> Table {
     table
 }
 
-/// One row in full: its start, its behavior, and its stack.
 fn stack(document: &mut Document, row: &LeakRow) {
     document.fold(starred(&row.label, row.inferred), |document| {
         document.fact(words::behavior(row));

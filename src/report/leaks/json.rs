@@ -73,7 +73,6 @@ pub(crate) fn step_source(steps: &Result<Steps, NoSteps>) -> (Option<StepSourceN
     }
 }
 
-/// The whole answer of `memviz leaks`.
 pub fn leaks<'a>(source: Source<'a>, report: &'a LeakReport) -> Head<'a, LeaksDevice<'a>> {
     Head::of::<LeakReport>(source, None, report.devices.iter().map(LeaksDevice::of).collect())
 }

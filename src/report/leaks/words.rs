@@ -108,7 +108,6 @@ fn levels(device: &DeviceLeaks) -> String {
     }
 }
 
-/// Notes about one device, one line each.
 pub fn limits(device: &DeviceLeaks) -> Vec<String> {
     let mut lines = notes::limits(&device.completeness, &device.baseline);
     lines.extend(notes::anomalies(&device.anomalies));
@@ -183,7 +182,6 @@ fn is_loop(device: &DeviceLeaks) -> bool {
     device.steps.as_ref().is_ok_and(|steps| !steps.are_steps())
 }
 
-/// The meaning of verdicts other than leaks, and of stars.
 pub fn legend(device: &DeviceLeaks) -> Vec<&'static str> {
     let rows = &device.rows;
     let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
@@ -211,7 +209,6 @@ pub fn blocks(rate: f64) -> String {
     if rate.fract().abs() < 0.005 { format!("{rate:.0}") } else { format!("{rate:.2}") }
 }
 
-/// A row's verdict in a sentence.
 pub fn behavior(row: &LeakRow) -> String {
     let rate = rate(&row.rate);
     let number = blocks(row.rate.blocks);

@@ -45,7 +45,6 @@ fn ledger(document: &mut Document, device: &DeviceLedger) {
     }
 }
 
-/// A table with a column for each sample.
 fn table(samples: &[Occasion], rows: impl IntoIterator<Item = TableRow>) -> Table {
     // A narrow screen has room for only the latest samples.
     let later = |place: usize| samples.len() - place;

@@ -39,7 +39,6 @@ keys! { schema
     }
 }
 
-/// The whole answer of `memviz ledger`.
 pub fn ledger<'a>(source: Source<'a>, report: &'a LedgerReport) -> Head<'a, LedgerDevice<'a>> {
     let devices = report.devices.iter().map(|device| LedgerDevice::of(report, device)).collect();
     Head::of::<LedgerReport>(source, None, devices)

@@ -44,7 +44,6 @@ pub(crate) fn pool(share: &PoolShare) -> String {
     }
 }
 
-/// The limits of the figures, one line each.
 pub(crate) fn doubts(device: &DeviceLedger) -> Vec<String> {
     device.doubts.iter().map(doubt).collect()
 }
@@ -121,7 +120,6 @@ pub(crate) struct TableRow {
     pub label: String,
     /// At each sample; `None` if the sample has no figure for it.
     pub bytes: Vec<Option<i64>>,
-    /// Whether these bytes are counted in a row above.
     pub is_part: bool,
 }
 
@@ -193,12 +191,10 @@ fn pools(device: &DeviceLedger) -> Vec<TableRow> {
     rows
 }
 
-/// Whether the pools of a device are known, and are several.
 fn has_pools(device: &DeviceLedger) -> bool {
     device.samples.iter().flat_map(|ledger| &ledger.pools).any(|share| share.kind.is_some())
 }
 
-/// Why earlier samples have no figures for pools.
 pub(crate) fn pools_unknown(device: &DeviceLedger) -> Option<&'static str> {
     let has_earlier = device.samples.len() > 1;
     (has_earlier && has_pools(device)).then_some("pools: known only for the last sample, from the recorded segments")

@@ -8,7 +8,6 @@ use crate::model::nsys::MemoryKind;
 use crate::report::common::fit::shorten_end;
 use crate::report::common::words::count;
 
-/// The most columns of the name of a range.
 const LONGEST_NAME: usize = 40;
 
 /// `Device 0 (NVIDIA H100, 79.10 GiB), process 4711 (python): peak 12.34 GiB after 3.210 s, in step 2`.
@@ -49,7 +48,6 @@ fn seconds(peak: &NsysPeak) -> String {
     format!("{:.3} s", peak.time_ns as f64 / 1e9)
 }
 
-/// The two innermost of the ranges at the peak.
 fn within(peak: &NsysPeak) -> String {
     let shown = &peak.open_ranges[peak.open_ranges.len().saturating_sub(2)..];
     let shown: Vec<String> = shown.iter().map(|name| short(name)).collect();
@@ -98,7 +96,6 @@ pub(super) fn row(row: &NsysRow) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-/// The limits of the figures of a memory, one line each.
 pub(super) fn notes(memory: &NsysMemory) -> Vec<String> {
     let no_peak = memory.peak.as_ref().err().map(|why| match why {
         NoPeak::NoTimes(time) => format!(
@@ -110,7 +107,6 @@ pub(super) fn notes(memory: &NsysMemory) -> Vec<String> {
     no_peak.into_iter().chain(memory.doubts.iter().map(doubt)).collect()
 }
 
-/// The limits of all figures, one line each.
 pub(super) fn file_notes(report: &NsysReport) -> Vec<String> {
     report.doubts.iter().map(doubt).collect()
 }

@@ -17,10 +17,8 @@ use crate::report::oom::words as oom_words;
 
 /// Failed requests shown in full; later ones mostly repeat them.
 const OOMS: usize = 3;
-/// Leaking sites named.
 const LEAKS: usize = 5;
 
-/// A statement and its facts, one sentence each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub title: String,

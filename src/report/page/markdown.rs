@@ -11,11 +11,9 @@ use crate::report::common::notes::{self, device_name};
 use crate::report::common::words::{count, starred};
 use std::io::{self, Write};
 
-/// Stacks that are written out in full.
 const STACKS: usize = 8;
 /// Frames of each stack: as many as people can read, and as GitHub accepts in one comment.
 const FRAMES: usize = 60;
-/// Longest line of a stack.
 const FRAME_WIDTH: usize = 160;
 
 pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {

@@ -29,7 +29,6 @@ const SEGMENT_LINES: usize = 60;
 const SITES: usize = 14;
 const FIRST_SITES: usize = 5;
 
-/// Pictures of a kind, one for each device.
 struct Section {
     caption: &'static str,
     pictures: Vec<Picture>,
@@ -57,7 +56,6 @@ pub struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// The name of the file, without its folders.
     fn name(&self) -> &str {
         file_names(&[self.source.path]).first().copied().unwrap_or_default()
     }
@@ -69,7 +67,6 @@ impl Page<'_> {
         if is_of_cpu { "CPU memory report" } else { "GPU memory report" }
     }
 
-    /// Writes it in a format.
     pub fn write(&self, format: PageFormat, out: &mut dyn Write) -> io::Result<()> {
         match format {
             PageFormat::Svg => self.svg(out),
@@ -126,7 +123,6 @@ impl Page<'_> {
         devices
     }
 
-    /// The device to look at first.
     fn first_device(&self) -> Option<DeviceId> {
         let triage = &self.overview.triage;
         triage.devices.get(triage.first).map(|first| first.peak.device)
@@ -171,7 +167,6 @@ impl Page<'_> {
         sections
     }
 
-    /// The peak of the device to look at first.
     fn first_peak(&self) -> Option<&DevicePeak> {
         let peaks = &self.overview.peak.devices;
         peaks.iter().find(|peak| Some(peak.device) == self.first_device()).or(peaks.first())

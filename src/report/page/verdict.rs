@@ -43,7 +43,6 @@ fn first<'p>(page: &Page<'p>) -> Option<&'p DeviceTriage> {
     page.overview.triage.devices.get(page.overview.triage.first)
 }
 
-/// The memory of the other devices.
 pub fn others(page: &Page<'_>) -> Vec<String> {
     let triage = &page.overview.triage;
     let others = || triage.devices.iter().enumerate().filter(|(index, _)| *index != triage.first);

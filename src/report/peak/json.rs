@@ -132,7 +132,6 @@ pub struct Window {
     pub to_entry: Option<u32>,
 }
 
-/// The whole answer of `memviz peak`.
 pub fn peak<'a>(source: Source<'a>, report: &'a PeakReport) -> Head<'a, MeasuredDevice<'a>> {
     let recording = source.recording;
     let devices = report.devices.iter().map(|device| {

@@ -25,7 +25,6 @@ impl<'r> Input<'r> {
         self.of(|rank| if rank.entries > 0 { shown(rank) } else { String::new() })
     }
 
-    /// A counter, if the recording shows it.
     fn counter(&self, metric: Metric, counters: fn(&RankSummary) -> &Counters) -> String {
         self.of(|rank| optional((rank.bound(metric) != Some(Bound::Unknown)).then(|| counters(rank).get(metric))))
     }
@@ -47,7 +46,6 @@ impl<'r> Input<'r> {
         programs.iter().position(|rows| rows.contains(&self.row))
     }
 
-    /// The metrics in which it is an outlier.
     fn outliers(&self) -> String {
         let outliers = self.report.outliers.iter().filter(|outlier| outlier.row == self.row);
         outliers.map(|outlier| outlier.metric.name()).collect::<Vec<_>>().join(";")
@@ -70,7 +68,6 @@ impl<'r> Input<'r> {
         }
     }
 
-    /// Why there are no figures.
     fn error(&self) -> &str {
         match self.line {
             RankLine::Empty(_) => "no memory on any device",

@@ -20,7 +20,6 @@ const MAXIMA_FROM: usize = 110;
 pub(super) const SITE_FROM: usize = 190;
 /// Screens narrower than this do not show which rank is highest.
 const HIGHEST_FROM: usize = 78;
-/// Width of the column with the largest site.
 const SITE: usize = 64;
 /// Number of outliers that are shown in full, and rows of each.
 const DETAILED: usize = 5;
@@ -48,7 +47,6 @@ pub(super) fn end(report: &RanksReport, has_site: bool) -> Document {
     document
 }
 
-/// The table of ranks, without its rows.
 pub(super) fn table() -> Table {
     let wide = |name| Column::right(11, name).gap(2).from(MAXIMA_FROM);
     Table::new([
@@ -67,7 +65,6 @@ pub(super) fn table() -> Table {
     .below(6)
 }
 
-/// Adds the row of a rank.
 pub(super) fn add(table: &mut Table, line: &RankLine) {
     match line {
         RankLine::Rank(rank) => {
@@ -104,7 +101,6 @@ fn cells(rank: &RankSummary) -> [String; 10] {
     ]
 }
 
-/// The memory of a site, in the columns available for it.
 fn largest(row: &TopRow) -> String {
     let bytes = Bytes(row.bytes).to_string();
     let star = if row.inferred { starred("", true).len() } else { 0 };
@@ -163,7 +159,6 @@ fn failures(document: &mut Document, report: &RanksReport) {
     document.facts(words::unsigned(report));
 }
 
-/// How the figures are distributed.
 fn across(document: &mut Document, report: &RanksReport, group: &Group) {
     document.section(format!("Across {}", words::group(report, group)));
     let columns = ["lowest", "median", "highest"].map(|name| Column::right(11, name));

@@ -28,7 +28,6 @@ pub enum Streamed {
 }
 
 impl Streamed {
-    /// Writes the result for input number `index`.
     pub fn line(self, index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
         match self {
             Self::Text(style) => {
@@ -74,7 +73,6 @@ impl Answer for RanksReport {
         Streamed::Text(style).all(self, out)
     }
 
-    /// An object on each line.
     fn json(&self, (): (), out: &mut dyn Write) -> io::Result<()> {
         Streamed::Json.all(self, out)
     }

@@ -121,7 +121,6 @@ impl<'r> Bars<'r> {
         f64::from(PLOT_HEIGHT) * (1.0 - (bytes as f64 / self.y.last).clamp(0.0, 1.0))
     }
 
-    /// The middle of the column that a member is in.
     fn middle(&self, member: usize) -> f64 {
         let number = self.columns.len();
         let column = ((member + 1) * number).div_ceil(self.members.len().max(1)).saturating_sub(1).min(number - 1);
@@ -258,7 +257,6 @@ fn bars(report: &RanksReport, group: &Ranks) -> Picture {
     Picture { height: top + f64::from(PLOT_HEIGHT + chart::BELOW) + 12.0, body }
 }
 
-/// The meaning of the colors, in one line.
 fn legend(bars: &Bars<'_>, median: Option<i64>) -> Group {
     const SWATCH: f64 = 11.0;
     const CHARACTER: f64 = 6.6;
@@ -296,7 +294,6 @@ fn legend(bars: &Bars<'_>, median: Option<i64>) -> Group {
     legend
 }
 
-/// How the figures are distributed.
 fn spreads(report: &RanksReport, group: &Ranks) -> Picture {
     let row = |(figure, spread): &(Figure, Spread)| {
         let [min, median, max, skew, place] = words::spread(report, group, *figure, spread);

@@ -15,10 +15,8 @@ use crate::wire::ranks::{FailureSignature, RankLine, RankSummary, SIGNED};
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
-/// Ranges of missing ranks, or duplicates, that are listed.
 const LISTED: usize = 8;
 
-/// A device in a column of numbers.
 pub fn device(device: DeviceId) -> String {
     match MemoryKind::of(device) {
         MemoryKind::Device => device.to_string(),
@@ -65,7 +63,6 @@ pub fn spread(report: &RanksReport, group: &Group, figure: Figure, spread: &Spre
     ]
 }
 
-/// The inactive share at the peak.
 pub fn inactive(rank: &RankSummary) -> String {
     rank.inactive_share().map_or_else(|| "-".to_owned(), |share| format!("{:.1}%", share * 100.0))
 }
@@ -260,7 +257,6 @@ pub fn failed_where(report: &RanksReport) -> Vec<String> {
     report.failures.iter().map(of).collect()
 }
 
-/// The first names, and how many there are besides.
 fn listed(names: impl Iterator<Item = String>, number: usize) -> String {
     let more = number.saturating_sub(LISTED);
     let names = names.take(LISTED).collect::<Vec<_>>().join(", ");
@@ -279,7 +275,6 @@ pub fn unsigned(report: &RanksReport) -> Option<String> {
     })
 }
 
-/// The text if there are no outliers.
 pub fn no_outlier(report: &RanksReport) -> String {
     let is_compared = |group: &Group| !group.relation.comparable(&group.members).is_empty();
     if !report.groups.is_empty() && !report.groups.iter().any(is_compared) {
@@ -301,7 +296,6 @@ fn criterion() -> String {
     )
 }
 
-/// The outliers of each row, the farthest first.
 pub fn by_row(report: &RanksReport) -> Vec<&[Outlier]> {
     let mut rows: Vec<&[Outlier]> = report.outliers.chunk_by(|a, b| a.row == b.row).collect();
     let farthest = |row: &&[Outlier]| row.iter().map(|outlier| outlier.score.abs()).fold(0.0, f64::max);
@@ -327,7 +321,6 @@ pub fn distance(outlier: &Outlier) -> String {
     format!("{} {bytes}, {}{share} {side} the median of {median}", outlier.metric.name(), magnitude(delta))
 }
 
-/// The score, and the other metrics that are outliers.
 pub fn scores(report: &RanksReport, row: &[Outlier]) -> Option<String> {
     let leading = leading(report, row)?;
     let because = match leading.scale {

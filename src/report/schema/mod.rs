@@ -38,7 +38,6 @@ fn answers(all: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     all.get("oneOf").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The command that gives an answer with this schema.
 fn command_of(answer: &Value) -> Option<&str> {
     answer.pointer("/properties/command/const")?.as_str()
 }

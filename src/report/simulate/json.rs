@@ -137,7 +137,6 @@ keys! { schema
     }
 }
 
-/// The whole answer of `memviz simulate`.
 pub fn simulate<'a>(source: Source<'a>, report: &SimulateReport) -> Head<'a, SimulateDevice> {
     Head {
         schema_version: SCHEMA_VERSION,

@@ -8,7 +8,6 @@ use crate::play::{Difference, Outcome, Run, SettingsAdvice, Trust};
 use crate::report::common::notes;
 use crate::report::common::words::{count, kept, listed, range};
 
-/// The environment variable for settings.
 const VARIABLE: &str = "PYTORCH_CUDA_ALLOC_CONF";
 
 pub fn name(run: &Run) -> String {
@@ -151,7 +150,6 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
     Some(format!("the simulation differs from the recording{place}{}{counts}", maxima(difference)))
 }
 
-/// The simulated device.
 pub fn capacity(device: &DeviceSimulation) -> Option<String> {
     let capacity = device.capacity?;
     let source = match device.context {
@@ -204,7 +202,6 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
     (!parts.is_empty()).then(|| format!("recorded: {}{without}", parts.join(", ")))
 }
 
-/// Notes about one device, one line each.
 pub fn limits(device: &DeviceSimulation) -> Vec<String> {
     let mut lines: Vec<String> = notes::anomalies(&device.anomalies).into_iter().collect();
     lines.extend(warnings(device.runs.iter()));
@@ -273,7 +270,6 @@ fn needed(run: &Run) -> String {
 pub const NEEDS: &str =
     "needs: any device with at least this much memory, on top of what CUDA itself uses, is large enough";
 
-/// What the column of retries is.
 pub const RETRIES: &str =
     "retries: how many times the allocator frees its cached memory and tries again, which synchronizes the device";
 

@@ -25,9 +25,7 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use svg::node::element::{Circle, Group};
 
-/// Side of a square that shows a color.
 const SQUARE: f64 = 11.0;
-/// Width of a shade next to others of its category.
 const SHADE: f64 = 6.0;
 /// Right edges of the columns.
 const RIGHT: f64 = WIDTH as f64 - 16.0;
@@ -89,7 +87,6 @@ pub(super) fn draw(device: &DeviceTimeline, stack: &Stack<'_>, top: f64) -> (Gro
 /// A line of the legend, for a page that writes it as text.
 #[derive(Clone, Debug)]
 pub struct Key {
-    /// The color of the band, if it is one.
     pub color: Option<Color>,
     pub label: String,
     pub bytes: u64,
@@ -299,7 +296,6 @@ fn row(line: &Line, y: f64) -> Group {
     if line.is_strong { row.set("font-weight", 600) } else { row }
 }
 
-/// The meaning of the marks of ranges.
 fn range_legend(device: &DeviceTimeline, ranges: &RangePeaks) -> String {
     let all = device.range_peaks.len() + ranges.left_out.map_or(0, |(others, _)| others);
     let each = ranges.each.name();

@@ -19,7 +19,6 @@ use svg::node::element::{Circle, Group, Line};
 
 /// Failed requests closer than this are one mark, in pixels.
 const OOM_DISTANCE: f64 = 4.0;
-/// Width of a failed request on top of the stack.
 pub(super) const REQUEST: f64 = 16.0;
 /// The most marked peaks of ranges, and the most characters of their names.
 pub(super) const RANGE_MARKS: usize = 200;

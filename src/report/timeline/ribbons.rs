@@ -10,7 +10,6 @@ use crate::report::common::picture::{Room, palette};
 use svg::node::element::{Group, Path};
 
 const ROW: f64 = 17.0;
-/// Boxes narrower than this are drawn together, without tooltips.
 const ALONE_FROM: f64 = 8.0;
 /// Average width of a character of a label.
 const CHARACTER: f64 = 6.4;

@@ -44,7 +44,6 @@ pub(super) fn stacked(device: &DeviceTimeline, oom: &OomMark) -> f64 {
     oom.counters.get(device.peak.metric).max(0) as f64
 }
 
-/// Left edge of a column.
 pub(super) fn column(columns: usize, column: usize) -> f64 {
     f64::from(LEFT) + f64::from(PLOT_WIDTH) * column as f64 / columns.max(1) as f64
 }

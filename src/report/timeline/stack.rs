@@ -116,7 +116,6 @@ pub(super) fn steps(edge: &[f64]) -> String {
     outline(edge, f64::from(PLOT_HEIGHT)) + &format!("V{PLOT_HEIGHT}z")
 }
 
-/// A step curve that starts at a height.
 pub(super) fn outline(edge: &[f64], from: f64) -> String {
     let columns = edge.len();
     let mut path = format!("M{LEFT} {}", px(from));
@@ -146,7 +145,6 @@ fn decimal(tenths: i64) -> String {
     px(tenths as f64 / 10.0)
 }
 
-/// Reserved memory.
 pub(super) fn reserved(device: &DeviceTimeline, scale: &Scale) -> Path {
     let edge: Vec<f64> = device.columns.iter().map(|column| scale.y(column.max_reserved as f64)).collect();
     let first = edge.first().copied().unwrap_or(f64::from(PLOT_HEIGHT));

@@ -46,7 +46,6 @@ impl<'a> Stack<'a> {
         Self { bands: Cow::Borrowed(&device.bands), colors, by }
     }
 
-    /// A band for each category.
     pub(super) fn of_categories(device: &DeviceTimeline) -> Self {
         let bands = device.categories();
         let members: Vec<Member<'_>> = bands.iter().map(|band| member(band, true)).collect();

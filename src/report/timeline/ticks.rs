@@ -11,11 +11,9 @@ use crate::report::common::picture::shape::{Anchor, px, rectangle, text, titled}
 use crate::report::common::picture::{Script, WIDTH};
 use svg::node::element::{Group, Path};
 
-/// Approximate number of pixels between ticks.
 const BETWEEN: f64 = 90.0;
 /// Parts narrower than this have no ticks.
 const NARROW: f64 = 46.0;
-/// Room between two labels.
 const ROOM: f64 = 8.0;
 
 pub(super) fn draw(device: &DeviceTimeline) -> Group {

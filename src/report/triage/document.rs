@@ -62,7 +62,6 @@ pub(crate) fn document(source: Source<'_>, report: &TriageReport) -> Document {
     document
 }
 
-/// A device below the first one.
 fn other(document: &mut Document, device: &DeviceTriage) {
     document.flush_title(words::verdict(device));
     document.paragraph(format!("{} ({})", words::held(device), notes::place(&device.peak)));
@@ -111,7 +110,6 @@ fn categories(document: &mut Document, categories: &Attribution) {
     document.shares(rows.iter().enumerate().map(part).collect());
 }
 
-/// Whether the use of these bytes is unknown.
 fn is_unknown(row: &Row) -> bool {
     row.category == Some(Category::Unknown)
 }
@@ -134,7 +132,6 @@ fn sites(document: &mut Document, sites: &Attribution) {
     }
 }
 
-/// The commands that show more.
 fn commands(device: &DeviceTriage, source: Source<'_>) -> Vec<Next> {
     let path = source.path;
     let findings = words::findings(device).into_iter().take(FINDINGS);

@@ -19,7 +19,6 @@ use crate::report::simulate::words as simulate;
 
 pub(crate) struct Line {
     pub text: String,
-    /// The command that shows more.
     pub command: &'static str,
     pub options: &'static str,
 }
@@ -193,7 +192,6 @@ pub(crate) fn otherwise<'d>(device: &'d DeviceTriage, recording: &Recording) -> 
     Otherwise { better, would_show, nothing }
 }
 
-/// Why there is nothing to change.
 pub(crate) fn nothing(nothing: &Nothing) -> String {
     match nothing {
         Nothing::Weights { bytes, total } => format!(
@@ -255,7 +253,6 @@ pub(crate) fn found_on(device: &DeviceTriage, found: &Finding) -> Line {
     line
 }
 
-/// The saving of other allocator settings.
 pub(crate) fn settings(advice: &SettingsAdvice) -> Option<Line> {
     Some(Line { options: "--sweep", ..Line::new(simulate::settings_advice(advice)?, "simulate") })
 }

@@ -28,7 +28,6 @@ struct Found {
     device: DeviceId,
     sentence: String,
     lines: Vec<String>,
-    /// Lines of Python that make a change.
     code: Vec<String>,
     command: &'static str,
     options: &'static str,
@@ -62,7 +61,6 @@ struct Cure {
 
 const ALARM: &str = "alarm";
 const NOTE: &str = "note";
-/// Number of failed requests that are listed.
 const OOMS: usize = 10;
 
 /// All findings; the most important device is first.
@@ -150,7 +148,6 @@ fn failures(device: &DeviceTriage, ooms: &DeviceOoms, found: &mut Vec<Found>) {
     }
 }
 
-/// Something to change in the program.
 fn cure(device: &DeviceTriage, advice: &Advice, list: Option<(&WhatIf<'_, '_>, usize)>) -> Found {
     let cure = list.and_then(|(list, place)| Cure::of(&advice.saving, list, place));
     let mut lines = vec![cures::effect(advice), advice.evidence.clone()];

@@ -11,7 +11,6 @@ use std::collections::HashMap;
 pub(super) struct Frame {
     label: String,
     path: String,
-    /// Whether it is the user's own code.
     own: bool,
 }
 
@@ -25,7 +24,6 @@ impl Frame {
         Self { label: sites.label(id), path: path.unwrap_or_default(), own: sites.is_own(id) }
     }
 
-    /// The frames of a stack, innermost first.
     pub(super) fn of_stack(sites: &Sites<'_>, stack: StackId) -> Vec<Self> {
         sites.snapshot().stacks.frame_ids(stack).iter().map(|&id| Self::of(sites, id)).collect()
     }

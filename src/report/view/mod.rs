@@ -39,9 +39,7 @@ use serde::Serialize;
 pub struct Group {
     pub label: String,
     pub category: Option<&'static str>,
-    /// Its color on a light background.
     pub light: String,
-    /// Its color on a dark background.
     pub dark: String,
     pub inferred: bool,
 }

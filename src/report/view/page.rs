@@ -26,7 +26,6 @@ pub struct Carried<'a> {
     pub samples: &'a str,
     /// What is shown first, as in the page's links to itself; empty for everything.
     pub show: &'a str,
-    /// Writes the file.
     pub content: &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
     /// Whether the file is compressed with zstd, and is therefore embedded unchanged.
     pub is_packed: bool,

@@ -26,7 +26,6 @@ impl Reading {
         serde_json::from_str(json).map_err(|error| Error::Request(format!("expected options as JSON: {error}")))
     }
 
-    /// The options as a JSON object.
     pub fn to_json(&self) -> String {
         super::json(self)
     }

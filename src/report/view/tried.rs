@@ -15,7 +15,6 @@ struct Tried {
     allocated: Option<Peaks>,
     reserved: Option<Peaks>,
     reserved_range: Option<(u64, u64)>,
-    /// Bytes that the allocator can use.
     capacity_bytes: Option<u64>,
     /// The instant after the first entry whose request fails.
     fails: Option<Instant>,
@@ -27,7 +26,6 @@ struct Tried {
     warnings: Vec<String>,
 }
 
-/// A peak as recorded, and with the tried changes.
 #[derive(Serialize)]
 struct Peaks {
     before: u64,

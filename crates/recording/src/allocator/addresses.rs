@@ -27,7 +27,6 @@ pub enum Placement {
     Arenas,
 }
 
-/// The address space of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Addresses {
     placement: Placement,

@@ -65,7 +65,6 @@ impl Block {
     }
 }
 
-/// Free and unmapped blocks of one pool and stream.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "four facts about a pool, none of which excludes another")]
 pub(super) struct Pool {

@@ -14,7 +14,6 @@ pub struct Request {
     pub pool: PoolIndex,
     /// Bytes, rounded by [`SizeRules::round`].
     pub bytes: u64,
-    /// Bytes before rounding.
     pub requested: u64,
     /// Whether a graph is being captured: cached memory may then not be released for the request.
     pub is_capturing: bool,
@@ -61,7 +60,6 @@ impl Stats {
     }
 }
 
-/// The address range of an expandable segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub addr: u64,
@@ -117,7 +115,6 @@ impl Allocator {
         }
     }
 
-    /// The limits, with the comparisons so far.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -212,12 +209,10 @@ impl Allocator {
         self.complete_free(id.index);
     }
 
-    /// Bytes of an active block.
     pub fn size(&self, id: BlockId) -> u64 {
         self.blocks[id.index as usize].size
     }
 
-    /// First address of an active block.
     pub fn address(&self, id: BlockId) -> u64 {
         self.blocks[id.index as usize].addr
     }

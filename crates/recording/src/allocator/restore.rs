@@ -9,7 +9,6 @@ use crate::model::BlockState;
 pub struct Restored {
     pub pool: PoolIndex,
     pub addr: u64,
-    /// Bytes.
     pub size: u64,
     /// Whether it is a mapped part of an expandable segment.
     pub expandable: bool,

@@ -8,11 +8,9 @@ use crate::model::AllocatorSettings;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadSetting {
-    /// The setting.
     pub key: String,
     /// The values that it accepts.
     pub expected: &'static str,
-    /// What was found, shortened.
     pub found: String,
 }
 

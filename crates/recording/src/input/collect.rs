@@ -10,10 +10,8 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// A file to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Where it is.
     pub path: PathBuf,
     /// Whether it was named, rather than found in a directory or by a glob.
     pub is_named: bool,

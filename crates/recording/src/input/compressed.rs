@@ -6,7 +6,6 @@ use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 names! {
-    /// How an input is compressed.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Compression {
         /// Not at all.

@@ -73,7 +73,6 @@ impl<R: Read> Read for GzipMembers<R> {
     }
 }
 
-/// Whether the rest of a stream contains only zeros.
 fn only_zeros(reader: &mut impl BufRead) -> io::Result<bool> {
     loop {
         let bytes = reader.fill_buf()?;
@@ -132,7 +131,6 @@ fn with_unzipped<T>(mut reader: impl Read, limits: Limits, take: impl FnOnce(&mu
     Ok(take(&mut Checked::new(file, |_| length, format, limits)))
 }
 
-/// The index of the only file of the archive.
 fn only_file<R: Read + io::Seek>(archive: &mut zip::ZipArchive<R>) -> Result<usize> {
     let mut found = None;
     for index in 0..archive.len() {

@@ -14,7 +14,6 @@ const VERSION: u32 = 1;
 const MOST_BYTES: u64 = 16 << 20;
 /// More memory than any device has, in bytes.
 const MOST_MEMORY: u64 = 1 << 60;
-/// The extensions of compressed recordings.
 const COMPRESSED: [&str; 3] = ["gz", "zst", "zip"];
 
 /// The file with the key that distinguishes it from other JSON.

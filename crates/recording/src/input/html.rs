@@ -7,7 +7,6 @@ use super::window::unwrap_io;
 use crate::error::Error;
 use std::io::{self, Read};
 
-/// Bytes read at a time.
 const CHUNK: usize = 64 << 10;
 /// The key before a recording. PyTorch writes it in double quotes; a browser also accepts other quotes, or none.
 const KEY: &[u8] = b"base64";
@@ -109,7 +108,6 @@ enum State {
     Quote {
         found: bool,
     },
-    /// Inside the recording.
     Inside,
     Ended,
 }

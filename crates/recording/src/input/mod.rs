@@ -53,7 +53,6 @@ options! {
     #[derive(Clone, Debug, Default)]
     #[non_exhaustive]
     pub struct ReadOptions {
-        /// Limits on the cost of a file.
         pub limits: Limits,
         /// Whether to analyze a file that was cut off, for example because its job was killed, up to the cut.
         pub allow_truncated: bool,
@@ -67,10 +66,8 @@ options! {
     }
 }
 
-/// A snapshot and how it was stored.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// The contents of the file.
     pub snapshot: Snapshot,
     pub compression: Compression,
     /// Size of the file or stream in bytes, compressed if it is.
@@ -174,7 +171,6 @@ pub fn read_any<O: EntryObserver + 'static>(
     Unpacked::new(stream, options)?.read(options, observer)
 }
 
-/// A build without decoders can only read uncompressed files.
 #[cfg(not(feature = "compressed"))]
 fn decompress(reader: Box<dyn Read + Send>, compression: Compression, _: Limits) -> Result<Box<dyn Read + Send>> {
     match compression {
@@ -186,7 +182,6 @@ fn decompress(reader: Box<dyn Read + Send>, compression: Compression, _: Limits)
     }
 }
 
-/// Decompresses zstd to this many bytes.
 #[doc(hidden)]
 pub fn unzstd(bytes: Vec<u8>, length: usize) -> Result<Vec<u8>> {
     let reader = decompress(Box::new(io::Cursor::new(bytes)), Compression::Zstd, Limits::default())?;
@@ -197,7 +192,6 @@ pub fn unzstd(bytes: Vec<u8>, length: usize) -> Result<Vec<u8>> {
 
 /// An input whose compression and first bytes are known, but which was not read yet.
 pub struct Unpacked {
-    /// White space and the first bytes after it, after decompression.
     begin: Vec<u8>,
     reader: Box<dyn Read + Send>,
     compression: Compression,
@@ -224,7 +218,6 @@ impl Unpacked {
         Ok(Self { begin, reader, compression, bytes })
     }
 
-    /// Whether it is a JSON object with the first key `key`.
     pub fn begins_with_key(&self, key: &str) -> bool {
         let Some(object) = self.begin.trim_ascii_start().strip_prefix(b"{") else { return false };
         let quoted = object.trim_ascii_start().strip_prefix(b"\"").and_then(|name| name.strip_prefix(key.as_bytes()));
@@ -241,7 +234,6 @@ impl Unpacked {
         self.begin.starts_with(bytes)
     }
 
-    /// The decompressed bytes.
     pub fn into_reader(self) -> Box<dyn Read + Send> {
         Box::new(io::Cursor::new(self.begin).chain(self.reader))
     }
@@ -325,7 +317,6 @@ fn read_pickle<O: EntryObserver + 'static>(
     Ok((snapshot, observer))
 }
 
-/// Where decoded entries go.
 struct Columns<O> {
     entries: TraceEntries,
     observer: O,
@@ -399,7 +390,6 @@ fn decode_rows(reader: &mut impl Read, options: &ReadOptions, rows: Rows) -> Res
 /// The most batches that may wait between decoder and columns.
 const BATCHES_WAITING: usize = 16;
 
-/// Counts bytes for another thread.
 struct Progress<R> {
     stream: R,
     bytes: Arc<AtomicU64>,

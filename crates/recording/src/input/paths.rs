@@ -65,7 +65,6 @@ fn shown(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-/// The entries of a folder, in the order of names.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let read = fs::read_dir(shown(folder)).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let read = read.map_err(|error| format!("{}: {error}", shown(folder).display()))?;

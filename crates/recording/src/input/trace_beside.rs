@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 const HEAD: u64 = 1 << 20;
 /// How the names of traces end, before the extension of compression.
 const ENDS: [&str; 3] = [".pt.trace.json", ".trace.json", ".json"];
-/// The most files of a folder that are checked.
 const MOST_FILES: usize = 10_000;
 
 /// The path of the trace: `run.trace.json`, `run.pt.trace.json` or `run.json` next to `run.pickle`, each also with `.gz`;

@@ -160,7 +160,6 @@ impl<R: Read> Window<R> {
         }
     }
 
-    /// The error for a stream that ends here.
     pub fn truncated(&self, within: &str) -> Error {
         Error::Truncated { at: self.base + self.end as u64, within: within.to_owned() }
     }

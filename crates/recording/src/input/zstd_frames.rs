@@ -19,7 +19,6 @@ impl<R: BufRead> ZstdFrames<R> {
         Self { reader, decoder: FrameDecoder::new(), within: false }
     }
 
-    /// What is decompressed.
     #[cfg(target_family = "wasm")]
     pub fn get_ref(&self) -> &R {
         &self.reader

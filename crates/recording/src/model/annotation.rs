@@ -2,7 +2,6 @@
 
 use super::{DeviceId, StrId};
 
-/// Which end of a range an annotation marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     Start,
@@ -12,7 +11,6 @@ pub enum Stage {
 /// One end of a `record_function` range. Ends may be missing: a recording can start or stop inside a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Annotation {
-    /// Start or end.
     pub stage: Stage,
     /// The range's name, for instance `ProfilerStep#3`.
     pub name: StrId,

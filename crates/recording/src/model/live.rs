@@ -5,9 +5,7 @@ use super::{DeviceId, SourceNotes, StackId, Stacks, Strings};
 /// Live buffers by stack and device.
 #[derive(Clone, Debug, Default)]
 pub struct LiveProfile {
-    /// Names of functions and files.
     pub strings: Strings,
-    /// Where buffers were allocated.
     pub stacks: Stacks,
     /// Buffers, combined by stack and device.
     pub samples: Vec<LiveSample>,
@@ -22,6 +20,5 @@ pub struct LiveSample {
     pub device: DeviceId,
     /// Number of buffers, at least one.
     pub count: u64,
-    /// Total bytes of these buffers.
     pub bytes: u64,
 }

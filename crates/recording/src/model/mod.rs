@@ -48,7 +48,6 @@ pub const HOST_DEVICE: DeviceId = -1;
 /// The device id of memory that PyTorch allocates for CPU tensors, which profiler traces record.
 pub const CPU_DEVICE: DeviceId = -2;
 
-/// The name of a device in errors.
 #[doc(hidden)]
 pub fn device_words(device: DeviceId) -> String {
     match device {

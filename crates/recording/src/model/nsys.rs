@@ -14,7 +14,6 @@ pub struct NsysProfile {
     /// The callers, each once. The first one is unknown.
     pub callers: Vec<Caller>,
     pub ranges: Vec<NvtxRange>,
-    /// The GPUs of the machine.
     pub gpus: Vec<ProfiledGpu>,
     pub processes: Vec<(Process, String)>,
     pub has_call_chains: bool,
@@ -43,12 +42,10 @@ impl Process {
     }
 }
 
-/// An allocation or a free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryEvent {
     /// Nanoseconds since the start of the session.
     pub start_ns: i64,
-    /// The process.
     pub process: Process,
     /// The device; meaningless for host memory.
     pub device: i64,
@@ -101,7 +98,6 @@ impl MemoryKind {
     }
 }
 
-/// Who made a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Caller {
     /// The function of the CUDA API, such as `cudaMalloc`.
@@ -110,7 +106,6 @@ pub struct Caller {
     pub chain: Vec<ChainFrame>,
 }
 
-/// A frame of a call chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ChainFrame {
     pub symbol: String,
@@ -122,7 +117,6 @@ pub struct ChainFrame {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvtxRange {
     pub name: String,
-    /// The process.
     pub process: Process,
     /// Nanoseconds since the start of the session.
     pub start_ns: i64,
@@ -130,13 +124,11 @@ pub struct NvtxRange {
     pub end_ns: Option<i64>,
 }
 
-/// A GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProfiledGpu {
     /// Its number in CUDA.
     pub device: i64,
     pub name: Option<String>,
-    /// Its memory in bytes.
     pub total_bytes: Option<u64>,
 }
 

@@ -19,7 +19,6 @@ impl Percent {
         u64::try_from(part).unwrap_or(u64::MAX)
     }
 
-    /// Whether `part` is at most this percentage of `whole`. False if `whole` is 0.
     pub fn covers(self, part: u64, whole: u64) -> bool {
         u128::from(part) * u128::from(Self::ALL.0) <= u128::from(whole) * u128::from(self.0)
     }

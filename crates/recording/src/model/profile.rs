@@ -25,7 +25,6 @@ pub struct Profile {
 pub struct ProfileThread {
     /// `pid` and `tid` as recorded.
     pub id: (i64, i64),
-    /// Spans in the order of the file.
     pub spans: Vec<Span>,
 }
 
@@ -127,7 +126,6 @@ impl DeviceType {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryEvent {
-    /// The kind of event.
     pub kind: MemoryKind,
     /// Nanoseconds since time zero of the trace.
     pub time_ns: i64,
@@ -152,7 +150,6 @@ pub struct MemoryTimeline {
     pub steps: Vec<TimelineStep>,
     /// Whether the file contains sums (`.json`) instead of single tensors (`.raw.json.gz`).
     pub is_sums: bool,
-    /// What the reader noticed.
     pub notes: SourceNotes,
 }
 

@@ -8,7 +8,6 @@ pub type PoolId = (u64, u64);
 /// The pool of requests that name no other pool.
 pub const DEFAULT_POOL: PoolId = (0, 0);
 
-/// Which of the allocator's two pools a segment belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentType {
     /// Blocks of up to 1 MiB.
@@ -17,7 +16,6 @@ pub enum SegmentType {
     Large,
 }
 
-/// State of a block at dump time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
     ActiveAllocated,
@@ -33,7 +31,6 @@ pub enum BlockState {
 pub struct Segment {
     pub device: DeviceId,
     pub address: u64,
-    /// Length in bytes.
     pub total_size: u64,
     /// Bytes in allocated blocks, as PyTorch counted them.
     pub allocated_size: u64,
@@ -43,28 +40,23 @@ pub struct Segment {
     pub requested_size: Option<u64>,
     /// CUDA stream, 0 for the default one.
     pub stream: u64,
-    /// Small or large pool.
     pub segment_type: SegmentType,
     /// Default or private pool; `None` in the oldest files, which do not record it.
     pub pool: Option<PoolId>,
     /// Whether it is a mapped range of an expandable segment.
     pub is_expandable: bool,
-    /// Stack of the request that created it.
     pub stack: StackId,
     /// Its blocks in address order; they tile the segment.
     pub blocks: Vec<Block>,
 }
 
-/// A piece of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     /// First address. If the file has none (PyTorch 2.0), it is the segment's address plus the sizes of the blocks before.
     pub address: u64,
-    /// Length in bytes.
     pub size: u64,
     /// The requested size; outdated in inactive blocks, where it must be ignored.
     pub requested_size: u64,
-    /// State at dump time.
     pub state: BlockState,
     pub stack: StackId,
     /// `forward_frames` of the allocation: see [`super::EntryContext::forward`].

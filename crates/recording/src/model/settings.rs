@@ -10,7 +10,6 @@ pub struct AllocatorSettings {
     pub alloc_conf: String,
     /// `max_split_size` in bytes: blocks of this size or larger are never split. `None` if unlimited (recorded as -1).
     pub max_split_size: Option<u64>,
-    /// Whether expandable segments are enabled.
     pub expandable_segments: bool,
     /// `garbage_collection_threshold`; 0 if off.
     pub garbage_collection_threshold: f64,

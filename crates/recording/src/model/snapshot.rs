@@ -11,7 +11,6 @@ use std::ops::Range;
 /// The kept history of one device: a range of rows of [`Snapshot::entries`], oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceTrace {
-    /// Device the rows belong to.
     pub device: DeviceId,
     /// Rows of [`Snapshot::entries`].
     pub rows: Range<usize>,
@@ -86,7 +85,6 @@ impl Format {
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts, each shown on its own")]
 pub struct SourceNotes {
-    /// What kind of file it is.
     pub format: Format,
     /// Bytes read (after decompression).
     pub bytes: u64,
@@ -180,7 +178,6 @@ impl Snapshot {
         self.notes.format == Format::CudaSnapshot && !is_later && !has_pools()
     }
 
-    /// The segments of `device` at dump time, in address order.
     pub fn segments_of(&self, device: DeviceId) -> &[Segment] {
         let start = self.segments.partition_point(|segment| segment.device < device);
         let end = self.segments.partition_point(|segment| segment.device <= device);

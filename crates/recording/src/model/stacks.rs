@@ -48,9 +48,7 @@ pub struct Frame {
 pub struct FxNode {
     /// `fx_node_op`, for instance `call_function`.
     pub op: StrId,
-    /// `fx_node_name`.
     pub name: StrId,
-    /// `fx_node_target`.
     pub target: StrId,
     /// `fx_original_trace`: the user's source lines that the node was traced from.
     pub original_trace: StrId,
@@ -83,7 +81,6 @@ impl Default for Stacks {
 }
 
 impl Stacks {
-    /// The ID of `frame`, added if it is new.
     pub fn intern_frame(&mut self, frame: Frame) -> FrameId {
         FrameId(self.frames.insert_full(frame).0 as u32)
     }
@@ -101,12 +98,10 @@ impl Stacks {
         self.frames.get_index(id.index())
     }
 
-    /// Frame IDs of a stack, innermost first.
     pub fn frame_ids(&self, id: StackId) -> &[FrameId] {
         self.stacks.get_index(id.index()).map_or(&[], |frames| frames)
     }
 
-    /// Frames of a stack, innermost first.
     pub fn frames(&self, id: StackId) -> impl DoubleEndedIterator<Item = &Frame> {
         self.frame_ids(id).iter().filter_map(|&frame| self.frame(frame))
     }

@@ -43,7 +43,6 @@ impl Strings {
         strings
     }
 
-    /// The ID of `text`, added if it is new.
     pub fn intern(&mut self, text: &str) -> StrId {
         if let Some(index) = self.set.get_index_of(text) {
             return StrId(index as u32);

@@ -55,7 +55,6 @@ impl Action {
         Self::Unknown,
     ];
 
-    /// How often it occurs in `actions`.
     #[doc(hidden)]
     pub fn count_in(self, actions: &[Self]) -> usize {
         // The sum of a portion fits in a byte, and the processor adds many bytes at once.
@@ -127,7 +126,6 @@ impl Contexts {
         self.set.len()
     }
 
-    /// Whether nothing was interned yet.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty()
     }
@@ -136,7 +134,6 @@ impl Contexts {
 /// One entry, assembled from the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceEntry {
-    /// What happened.
     pub action: Action,
     /// Address; for [`Action::Oom`], the bytes that the device had free.
     pub addr: u64,
@@ -202,7 +199,6 @@ impl TraceEntries {
         self.actions.is_empty()
     }
 
-    /// Appends a row.
     #[inline]
     pub fn push(&mut self, entry: TraceEntry) {
         self.actions.push(entry.action);
@@ -214,7 +210,6 @@ impl TraceEntries {
         self.contexts.extend(std::iter::once(entry.context));
     }
 
-    /// Appends rows, column by column.
     pub fn extend(&mut self, entries: &[TraceEntry]) {
         self.actions.extend(entries.iter().map(|entry| entry.action));
         self.addrs.extend(entries.iter().map(|entry| entry.addr));
@@ -276,7 +271,6 @@ impl TraceEntries {
         self.contexts.get(row).unwrap_or(ContextId(0))
     }
 
-    /// The size column, in bytes.
     pub fn sizes(&self) -> &[u64] {
         &self.sizes
     }

@@ -73,7 +73,6 @@ impl<V> AddressMap<V> {
         self.from(self.place(addr)).filter(|&(key, _)| key == addr).map(|(_, value)| value)
     }
 
-    /// The value at exactly `addr`, mutable.
     pub fn get_mut(&mut self, addr: u64) -> Option<&mut V> {
         let place = self.place(addr);
         let chunk = self.chunks.get_mut(place.chunk)?;

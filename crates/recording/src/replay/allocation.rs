@@ -16,7 +16,6 @@ pub const NO_ALLOCATION: u32 = u32::MAX;
 pub struct Allocation {
     pub addr: u64,
     pub requested: u64,
-    /// Bytes of the block.
     pub size: u64,
     /// First instant at which it exists: 0 for allocations from before the trace.
     pub born: Instant,

@@ -75,9 +75,7 @@ pub struct Anomalies {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anomaly {
-    /// The kind of contradiction.
     pub kind: AnomalyKind,
-    /// How many times.
     pub count: u64,
     /// Index of the first entry concerned, counted within the device's trace. `None` for contradictions in the final state.
     pub first_entry: Option<u32>,
@@ -112,7 +110,6 @@ impl Anomalies {
         self.found.iter().map(|anomaly| anomaly.count).sum()
     }
 
-    /// Removes a kind.
     pub fn forget(&mut self, kind: AnomalyKind) {
         self.found.retain(|anomaly| anomaly.kind != kind);
     }

@@ -22,7 +22,6 @@ pub struct BaselineBlock {
     pub allocation: Allocation,
     /// Whether its size is known. Otherwise the size is a lower bound.
     pub settled: bool,
-    /// Where it was allocated.
     pub origin: BaselineOrigin,
 }
 

@@ -45,7 +45,6 @@ pub struct Counters {
     pub reserved: i64,
 }
 
-/// A counter's highest value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Maximum {
     pub bytes: i64,
@@ -61,7 +60,6 @@ impl From<[Maximum; 4]> for Counters {
 }
 
 impl Counters {
-    /// The value of one counter.
     pub fn get(&self, metric: Metric) -> i64 {
         match metric {
             Metric::Allocated => self.allocated,
@@ -125,7 +123,6 @@ impl Counters {
         self.requested = self.requested.wrapping_add(bytes);
     }
 
-    /// Whether any counter is below zero.
     pub fn any_negative(&self) -> bool {
         (self.allocated | self.active | self.requested | self.reserved) < 0
     }

@@ -15,18 +15,15 @@ const NEAR: usize = 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentSpan {
     pub addr: u64,
-    /// Length in bytes.
     pub size: u64,
     /// First instant at which it exists: 0 for ranges from before the trace.
     pub born: Instant,
     /// First instant at which it no longer exists.
     pub gone: Instant,
-    /// Whether it is a mapped range of an expandable segment.
     pub expandable: bool,
     /// The instant right after the entry that created it, or created the range that it was cut from: 0 for ranges from before
     /// the trace.
     pub made: Instant,
-    /// Stack of the request that created it.
     pub stack: StackId,
 }
 
@@ -37,7 +34,6 @@ impl SegmentSpan {
         self.addr.saturating_add(self.size)
     }
 
-    /// Whether it is reserved at an instant.
     #[inline]
     pub fn reserved_at(&self, instant: Instant) -> bool {
         self.born <= instant && instant < self.gone
@@ -173,18 +169,14 @@ pub struct History {
     pub baseline: Vec<BaselineOrigin>,
     /// Every reserved range that ever existed.
     pub segments: Vec<SegmentSpan>,
-    /// Counters before the first entry: the baseline.
     pub start: Counters,
-    /// Counters after the last entry.
     pub end: Counters,
     /// Each counter's maximum and the first instant that reaches it, in the order of [`super::Metric::ALL`].
     pub maxima: [Maximum; 4],
     /// All counters at the instant of each maximum, if the replay stored them.
     #[doc(hidden)]
     pub at_maxima: Option<[Counters; 4]>,
-    /// Contradictions found.
     pub anomalies: Anomalies,
-    /// What is missing from the recording.
     pub completeness: Completeness,
     /// Memory by operator, if the recording shows it; profiler traces do.
     pub operators: Vec<OperatorUsage>,
@@ -197,7 +189,6 @@ pub struct History {
 }
 
 impl History {
-    /// Number of entries, which is also the last instant.
     pub fn entries(&self) -> u32 {
         self.links.len() as u32
     }

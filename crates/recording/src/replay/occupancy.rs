@@ -95,7 +95,6 @@ impl Occupancy {
         self.pages.clear();
     }
 
-    /// Marks a block as free.
     pub fn remove(&mut self, addr: u64, size: u64) {
         for (page, blocks) in pages(addr, size) {
             if let Some(page) = self.pages.get_mut(&page) {

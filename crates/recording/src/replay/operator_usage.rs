@@ -37,7 +37,6 @@ impl Usage {
 pub struct OperatorUsage {
     /// Name of the operator, or [`NO_OPERATOR`].
     pub name: String,
-    /// Number of calls, on any device.
     pub calls: u64,
     /// Its memory on the device.
     pub usage: Usage,

@@ -109,7 +109,6 @@ impl Ranges {
         true
     }
 
-    /// The ranges that exist, in address order.
     pub fn iter(&self) -> impl Iterator<Item = &SegmentSpan> {
         self.live.values().filter_map(|&index| self.spans.get(index as usize))
     }

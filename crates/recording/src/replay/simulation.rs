@@ -21,7 +21,6 @@ use crate::model::trace_entry::TraceEntry;
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 
-/// An active block of the large pool.
 #[derive(Clone, Copy, Debug)]
 struct LargeBlock {
     end: u64,
@@ -45,14 +44,12 @@ pub struct Simulation {
     pub links: Vec<u32>,
     pub ranges: Ranges,
     pub anomalies: Anomalies,
-    /// Number of entries that request a free.
     pub free_requests: u64,
     /// Baseline blocks of the large pool of which only a lower bound is known, the requested size.
     pub unsettled: HashSet<u32, RandomState>,
     /// The counters along the trace. They are counted during the simulation if the size of every block is known when its
     /// entry is applied, which saves a second pass over all entries.
     pub tally: Option<Tally>,
-    /// Number of entries applied.
     applied: u32,
     /// While discovering: whether an entry may contradict what was there before the trace.
     doubted: bool,
@@ -125,7 +122,6 @@ impl Simulation {
         self.free_requests == 0 && self.anomalies.kinds().any(unrequested)
     }
 
-    /// Applies the next entry.
     #[inline]
     pub fn apply(&mut self, entry: &TraceEntry) {
         let link = match entry.action {
@@ -339,7 +335,6 @@ impl Simulation {
         self.doubted |= holds_block;
     }
 
-    /// Whether an active block is in a range.
     fn holds_block_in(&self, addr: u64, size: u64) -> bool {
         let next = self.large.from(self.large.place(addr));
         next.is_some_and(|(next, _)| next - addr < size) || self.small.any_in(addr, size)

@@ -8,11 +8,9 @@ use crate::model::Action;
 /// The counters up to an instant.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// The counters at that instant.
     pub now: Counters,
     /// Each counter's maximum so far, in the order of [`Metric::ALL`].
     pub maxima: [Maximum; 4],
-    /// All counters at the instant of each maximum.
     pub at_maxima: [Counters; 4],
     pub anomalies: Anomalies,
     /// Bytes by which blocks of the baseline may be larger than counted.

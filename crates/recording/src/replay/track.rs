@@ -9,7 +9,6 @@ use crate::model::{Action, DeviceId, EntryContext, Segment, Snapshot, StackId};
 /// The entries of one device and their history. Entries are counted within the device's trace, from 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Track<'a> {
-    /// The recording.
     pub snapshot: &'a Snapshot,
     /// The history of the device's entries.
     pub history: &'a History,
@@ -25,7 +24,6 @@ impl<'a> Track<'a> {
         self.history.device
     }
 
-    /// Number of entries, which is also the last instant.
     pub fn entries(self) -> u32 {
         self.history.entries()
     }
@@ -34,7 +32,6 @@ impl<'a> Track<'a> {
         self.column(self.snapshot.entries.actions())
     }
 
-    /// The size of each entry, in bytes.
     pub fn sizes(self) -> &'a [u64] {
         self.column(self.snapshot.entries.sizes())
     }
@@ -75,7 +72,6 @@ impl<'a> Track<'a> {
         self.snapshot.entries.stack(self.row(entry))
     }
 
-    /// Stream, pool and metadata of an entry.
     pub fn context(self, entry: u32) -> EntryContext {
         self.snapshot.contexts.get(self.snapshot.entries.context(self.row(entry)))
     }
@@ -115,7 +111,6 @@ impl<'a> Track<'a> {
         self.history.allocations.get(index)
     }
 
-    /// The segments of the device at dump time, in address order.
     pub fn segments(self) -> &'a [Segment] {
         self.snapshot.segments_of(self.history.device)
     }

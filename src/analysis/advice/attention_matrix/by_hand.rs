@@ -48,7 +48,6 @@ pub(super) fn matrices<'d, 'a>(device: &'d Device<'a>, weights: &'d Weights<'d, 
     all
 }
 
-/// What a stack shows.
 #[derive(Clone, Copy, Debug)]
 struct Code {
     /// `None` outside of forward passes. Whether plain code belongs to one depends on the phase.

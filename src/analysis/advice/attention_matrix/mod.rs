@@ -88,7 +88,6 @@ fn activations(device: &Device<'_>) -> Marked {
 /// The blocks that one call allocates for the matrix.
 struct Matrix {
     line: Option<FrameId>,
-    /// Its allocations in forward.
     blocks: Vec<u32>,
     /// Bytes of softmax's result, and of what is around it, which is half of that where softmax computes in float32.
     sizes: [u64; 2],
@@ -108,7 +107,6 @@ fn has_input_like(device: &Device<'_>, scores: usize, bytes: u64) -> bool {
         })
 }
 
-/// Whether forward keeps a block for backward.
 fn is_for_backward(device: &Device<'_>, block: &Allocation) -> bool {
     let phases = device.phases();
     block.freed != NEVER && phases.at(block.freed) == Phase::Backward && phases.at(block.born) == Phase::Forward

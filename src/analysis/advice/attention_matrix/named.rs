@@ -13,7 +13,6 @@ use std::collections::HashMap;
 /// Masks of single bytes, and other blocks between scores and softmax, have at most 1/N of the matrix's bytes.
 const MINOR: u64 = 4;
 
-/// The matrices around calls of softmax that a stack names.
 pub(super) fn matrices<'d, 'a>(device: &'d Device<'a>, weights: &'d Weights<'d, 'a>) -> Vec<Matrix> {
     let softmax = softmax(device);
     if !softmax.any() {
@@ -25,7 +24,6 @@ pub(super) fn matrices<'d, 'a>(device: &'d Device<'a>, weights: &'d Weights<'d, 
     made.filter_map(|(index, ..)| search.matrix(index as usize)).collect()
 }
 
-/// Functions in which PyTorch computes softmax.
 pub(super) fn softmax(device: &Device<'_>) -> Marked {
     Marked::of(device, |path, name, kind| match kind {
         FrameKind::Torch => path == "torch/nn/functional.py" && name == "softmax",

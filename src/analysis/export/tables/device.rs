@@ -24,7 +24,6 @@ fn device_column(device: &Device<'_>, rows: usize) -> Column {
     Column::whole("device", std::iter::repeat_n(i64::from(device.id()), rows))
 }
 
-/// The entry that leads to an instant.
 fn entry_before(instant: Instant) -> Option<i64> {
     History::entry_before(instant).filter(|_| instant != NEVER).map(i64::from)
 }
@@ -61,7 +60,6 @@ pub(super) fn entries(device: &Device<'_>) -> Table {
     )
 }
 
-/// Every allocation, with what memviz knows about it.
 pub(super) fn allocations(device: &Device<'_>) -> Table {
     let (track, history) = (device.track, device.history());
     let all = &history.allocations;
@@ -113,7 +111,6 @@ pub(super) fn allocations(device: &Device<'_>) -> Table {
     )
 }
 
-/// Every segment and every mapped range of an expandable one.
 pub(super) fn segments(device: &Device<'_>) -> Table {
     let all = &device.history().segments;
     Table::new(
@@ -130,7 +127,6 @@ pub(super) fn segments(device: &Device<'_>) -> Table {
     )
 }
 
-/// Every step, with its highest memory.
 pub(super) fn steps(device: &Device<'_>) -> Table {
     let track = device.track;
     let steps = steps_of(device);

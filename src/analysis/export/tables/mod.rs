@@ -10,7 +10,6 @@ use crate::error::{Error, Result};
 use crate::facts::device::{Device, Devices};
 use crate::model::DeviceId;
 
-/// Rows as columns of equal length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     pub rows: usize,

@@ -6,7 +6,6 @@ use crate::model::{StackId, StrId};
 use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 
-/// Texts of a recording, each stored once.
 #[derive(Default)]
 struct Texts(IndexSet<StrId, RandomState>);
 
@@ -21,7 +20,6 @@ impl Texts {
     }
 }
 
-/// The frames of each stack, innermost first.
 pub(super) fn stacks(recording: &Devices<'_>) -> Table {
     let stacks = &recording.snapshot().stacks;
     let (mut ids, mut depths, mut frames) = (Vec::new(), Vec::new(), Vec::new());
@@ -38,7 +36,6 @@ pub(super) fn stacks(recording: &Devices<'_>) -> Table {
     )
 }
 
-/// Every frame.
 pub(super) fn frames(recording: &Devices<'_>) -> Table {
     let all: Vec<_> = recording.snapshot().stacks.all_frames().collect();
     let (mut files, mut names) = (Texts::default(), Texts::default());
@@ -57,7 +54,6 @@ pub(super) fn frames(recording: &Devices<'_>) -> Table {
     )
 }
 
-/// Every `record_function` range.
 pub(super) fn annotations(recording: &Devices<'_>) -> Table {
     let ranges = &recording.annotations().ranges;
     let mut names = Texts::default();

@@ -11,7 +11,6 @@ use crate::replay::{Instant, Maximum};
 use regex_lite::Regex;
 use std::collections::HashMap;
 
-/// A range without its peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     name: Name,
@@ -61,7 +60,6 @@ impl Extent {
     }
 }
 
-/// The ranges of a device.
 #[derive(Debug)]
 pub struct Extents {
     pub steps: Option<Steps>,

@@ -7,12 +7,10 @@ use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// The memory held at an instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leaders {
     /// Bytes of all groups together.
     pub total_bytes: u64,
-    /// The largest groups, and one for the rest.
     pub rows: Vec<Row>,
 }
 
@@ -28,7 +26,6 @@ struct Passage {
     first: bool,
 }
 
-/// The memory held by a group.
 #[derive(Clone, Copy, Default)]
 struct Held {
     bytes: u64,

@@ -27,12 +27,10 @@ use std::cmp::Reverse;
 pub const MAX_RANGES: usize = 100_000;
 
 options! {
-    /// Which ranges are requested, and how much to list of each.
     #[derive(Clone, Debug)]
     #[non_exhaustive]
     pub struct EachOptions {
         pub each: Each,
-        /// Maximum number of groups listed for each range.
         pub top: usize,
     }
 }
@@ -90,13 +88,11 @@ pub struct RangePeaks {
     pub left_out: Option<(usize, i64)>,
 }
 
-/// Options for the peaks of ranges.
 pub(super) struct Question<'d, 'a> {
     pub(super) device: &'d Device<'a>,
     pub(super) metric: Metric,
     /// First and last instant of the window.
     pub(super) window: (Instant, Instant),
-    /// The highest instant within the window.
     pub(super) highest: Maximum,
 }
 

@@ -18,9 +18,7 @@ use std::sync::OnceLock;
 /// One call, as it would run under `torch.utils.checkpoint.checkpoint(..., use_reentrant=False)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recompute {
-    /// The first entry of the call.
     pub start: u32,
-    /// The entry at which its recomputation stops.
     pub stop: u32,
     /// The allocations that it makes, as indexes into [`crate::replay::History::allocations`].
     pub born: Range<u32>,
@@ -73,7 +71,6 @@ pub(crate) struct RecomputeTables {
     freed_at: Vec<u32>,
     /// For each [`CHUNK`] of instants, when the youngest of the blocks freed there was allocated.
     youngest_freed: Vec<Instant>,
-    /// The allocations that are never freed, in order.
     staying: Vec<u32>,
     autocast: Autocast,
     /// What each call returns, computed on first use: callers need it for each of their blocks.
@@ -272,7 +269,6 @@ impl<'a> Recomputing<'a> {
         self.passes.around(entry)
     }
 
-    /// Whether no backward pass follows.
     pub(crate) fn is_open(&self) -> bool {
         self.passes.is_open
     }
@@ -285,7 +281,6 @@ impl<'a> Recomputing<'a> {
         &self.track.history.allocations[index as usize]
     }
 
-    /// The allocations made within a call.
     pub(crate) fn born_in(&self, call: &Call) -> Range<u32> {
         let all = self.track.history.allocations.len() as u32;
         let until = |entry: u32| self.made_until.get(entry as usize).copied().unwrap_or(all);
@@ -354,7 +349,6 @@ impl<'a> Recomputing<'a> {
         of_operator.into_iter().min_by_key(order).into_iter().collect()
     }
 
-    /// Whether a call is one of PyTorch's recurrent cells.
     fn is_recurrent(&self, call: &Call) -> bool {
         self.calls.function(call.function).is_some_and(|function| is_recurrent(self.track.snapshot, function))
     }

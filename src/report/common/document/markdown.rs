@@ -12,7 +12,6 @@ use std::io::{self, Write};
 const CURVE: usize = 64;
 
 impl Document {
-    /// Writes GitHub Flavored Markdown.
     pub fn markdown(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "## {}", self.title)?;
         let mut writer = Writer { out, indent: None };
@@ -155,7 +154,6 @@ fn shown(row: &Row, content: &Cell) -> String {
     format!("{}{text}{}", "&nbsp;".repeat(indent), escape(&content.suffix.0))
 }
 
-/// Capitalizes the first letter of a sentence.
 fn capital(text: &str) -> String {
     let mut rest = text.chars();
     rest.next().into_iter().flat_map(char::to_uppercase).chain(rest).collect()

@@ -39,7 +39,6 @@ pub struct Document {
     blocks: Vec<Block>,
 }
 
-/// How text is painted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tone {
     #[default]
@@ -59,7 +58,6 @@ enum Block {
     /// Items separated by commas.
     List(usize, Vec<String>),
     Table(Table),
-    /// A line of the user's program.
     Source(usize, String),
     /// Code to copy: never cut or wrapped.
     Code(usize, Vec<String>),
@@ -77,7 +75,6 @@ enum Block {
     /// Text on screens of fewer columns.
     Narrow(usize, Vec<Block>),
     Screen(Vec<Block>),
-    /// Markdown only.
     Aside(Vec<Block>),
 }
 
@@ -157,7 +154,6 @@ impl Document {
         }
     }
 
-    /// Adds blocks at the beginning.
     pub(crate) fn first(&mut self, inside: impl FnOnce(&mut Self)) {
         self.blocks.splice(0..0, Self::inside(inside));
     }
@@ -190,12 +186,10 @@ impl Document {
         self.words(Role::Title(2), 0, Tone::Bold, text);
     }
 
-    /// A title without a hanging indent.
     pub(crate) fn flush_title(&mut self, text: impl Into<String>) {
         self.words(Role::Title(0), 0, Tone::Bold, text);
     }
 
-    /// A title that warns.
     pub(crate) fn alarm(&mut self, text: impl Into<String>) {
         self.words(Role::Title(2), 0, Tone::Warn, text);
     }
@@ -228,7 +222,6 @@ impl Document {
         lines.into_iter().for_each(|line| self.fact(line));
     }
 
-    /// One of several statements.
     pub(crate) fn items<T: Into<String>>(&mut self, lines: impl IntoIterator<Item = T>) {
         lines.into_iter().for_each(|line| self.words(Role::Item, 2, Tone::Plain, line));
     }
@@ -305,7 +298,6 @@ impl Document {
         self.blocks.push(Block::Suggestions(lines.into_iter().take(super::next::MOST).collect()));
     }
 
-    /// How to record what is missing, if the style asks for advice.
     pub(crate) fn advice(&mut self, source: Source<'_>) {
         self.blocks.extend(advice(source.recording).map(Block::Advice));
     }
@@ -333,7 +325,6 @@ impl Document {
         self.blocks.push(Block::Wide(from, Self::inside(inside)));
     }
 
-    /// Blocks about what screens with fewer columns leave out.
     pub(crate) fn narrow(&mut self, below: usize, inside: impl FnOnce(&mut Self)) {
         self.blocks.push(Block::Narrow(below, Self::inside(inside)));
     }
@@ -342,7 +333,6 @@ impl Document {
         self.blocks.push(Block::Screen(Self::inside(inside)));
     }
 
-    /// Blocks for Markdown only.
     pub(crate) fn aside(&mut self, inside: impl FnOnce(&mut Self)) {
         self.blocks.push(Block::Aside(Self::inside(inside)));
     }

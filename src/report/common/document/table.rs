@@ -49,7 +49,6 @@ pub(crate) struct Cell {
     pub tone: Tone,
     /// Text after the label that is never cut, its tone, and the narrowest screen that shows it.
     pub suffix: (String, Tone, usize),
-    /// Whether it is a name from the user's program.
     pub is_code: bool,
 }
 
@@ -112,7 +111,6 @@ impl Column {
         Self { least, ..self }
     }
 
-    /// Text only, for example a bar.
     pub(crate) fn on_screens(self) -> Self {
         Self { is_in_markdown: false, ..self }
     }
@@ -152,7 +150,6 @@ impl Row {
         self.tone = tone;
     }
 
-    /// Sets the tone of all cells, including the label.
     pub(crate) fn painted(&mut self, tone: Tone) {
         self.toned(tone);
         self.cells.last_mut().into_iter().for_each(|label| label.tone = tone);
@@ -171,7 +168,6 @@ impl Row {
 }
 
 impl Table {
-    /// A table with a dim header.
     pub(crate) fn new(columns: impl IntoIterator<Item = Column>) -> Self {
         Self { columns: columns.into_iter().collect(), head: Some(Tone::Dim), ..Self::default() }
     }
@@ -205,7 +201,6 @@ impl Table {
         row
     }
 
-    /// Adds the last row, the total of all others.
     pub(crate) fn total(&mut self, first: impl Into<String>, label: impl Into<String>) {
         self.short(first, label).is_total = true;
     }

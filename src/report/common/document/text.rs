@@ -8,13 +8,11 @@ use crate::report::percent;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
-/// Longest curve, in columns.
 const CURVE: usize = 40;
 /// Longest bar of shares, in columns.
 const SHARES: usize = 60;
 
 impl Document {
-    /// Writes text for people.
     pub fn text(&self, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
         style.blocks(&self.blocks, out)
     }

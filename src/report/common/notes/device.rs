@@ -147,7 +147,6 @@ fn uncertain_sizes(completeness: &Completeness) -> Option<String> {
     ))
 }
 
-/// Notes about one device's peak, one line each.
 pub fn device(device: &DevicePeak) -> Vec<String> {
     let mut lines = limits(&device.completeness, &device.baseline);
     lines.extend(early_peak(device));
@@ -172,7 +171,6 @@ fn contradiction(device: &DevicePeak) -> Option<String> {
     })
 }
 
-/// Notes about one device's fragmentation, one line each.
 pub fn fragmentation(device: &DeviceFragmentation) -> Vec<String> {
     let mut lines = limits(&device.completeness, &device.baseline);
     if let Some(points) = device.fewer_points {
@@ -216,7 +214,6 @@ pub fn no_oom(recording: &Recording, elsewhere: usize) -> String {
     }
 }
 
-/// A number of failed requests, in words.
 pub fn failures(number: usize) -> String {
     match number {
         0 => "no request failed".to_owned(),
@@ -224,7 +221,6 @@ pub fn failures(number: usize) -> String {
     }
 }
 
-/// Notes about one device's failed requests, one line each.
 pub fn ooms(device: &DeviceOoms) -> Vec<String> {
     let mut lines = limits(&device.completeness, &device.baseline);
     let explained = device.ooms.len();
@@ -252,7 +248,6 @@ fn early_peak(device: &DevicePeak) -> Option<String> {
         .then(|| format!("{} memory is highest at {START}; the true peak may be earlier", device.metric.name()))
 }
 
-/// One line on the anomalies of a device, if it has any.
 pub fn anomalies(anomalies: &Anomalies) -> Option<String> {
     if anomalies.total() == 0 {
         return None;
@@ -273,7 +268,6 @@ pub fn anomalies(anomalies: &Anomalies) -> Option<String> {
     Some(format!("{} {noun} (the recording contradicts itself): {}", anomalies.total(), kinds.join(", ")))
 }
 
-/// A kind of contradiction in words: one, and several.
 fn anomaly_in_words(kind: AnomalyKind) -> [&'static str; 2] {
     match kind {
         AnomalyKind::FreeOfUnknown => ["free of an unknown address", "frees of unknown addresses"],

@@ -38,7 +38,6 @@ pub fn other_lines(library_below: &[String]) -> Option<String> {
     run_library(library_below).map(|lines_run| format!("{lines_run}; memviz peak shows the library's lines instead"))
 }
 
-/// Free memory that only one stream or pool can use.
 pub fn stranded(stranded: &Stranded) -> String {
     let Stranded { stream, pool_id: (first, second), free_bytes: free, reserved, first_used } = stranded;
     let used = first_used.as_ref().map(|site| format!(", first used at {}", safe(site))).unwrap_or_default();

@@ -4,7 +4,6 @@ use crate::allocator::SettingsWarning;
 use crate::model::AllocatorSettings;
 use crate::model::bytes::Bytes;
 
-/// Settings that differ from PyTorch's defaults.
 pub fn settings(settings: &AllocatorSettings) -> Vec<String> {
     if !settings.recorded {
         return vec!["allocator settings were not recorded".to_owned()];
@@ -31,7 +30,6 @@ pub fn settings(settings: &AllocatorSettings) -> Vec<String> {
     lines
 }
 
-/// Warnings about ineffective settings, one line each.
 pub fn settings_warnings(settings: &AllocatorSettings) -> Vec<String> {
     SettingsWarning::of_recorded(settings).into_iter().map(settings_warning).collect()
 }

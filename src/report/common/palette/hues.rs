@@ -3,14 +3,12 @@
 use super::Color;
 use crate::facts::training::Category;
 
-/// A hue with its steps of lightness.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "plot"), expect(dead_code, reason = "only pictures have colors of two themes"))]
 pub(crate) struct Hue {
     pub base: Color,
     /// The most prominent shade: that of the largest of several sites.
     pub strongest: Color,
-    /// The least prominent shade: that of the smallest site.
     pub faintest: Color,
     /// Its number among the 256 colors of a terminal, legible on black and on white.
     pub terminal: u8,
@@ -84,7 +82,6 @@ pub(crate) const fn of_category(category: Category) -> Hue {
     }
 }
 
-/// Whether a category shows the use of memory.
 #[cfg(feature = "plot")]
 pub(crate) const fn is_known(category: Category) -> bool {
     !matches!(category, Category::Unknown | Category::BeforeRecording)

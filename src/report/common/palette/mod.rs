@@ -60,7 +60,6 @@ fn linear(channel: u8) -> f64 {
     if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
 }
 
-/// A byte in hexadecimal digits.
 const fn pair(high: u8, low: u8) -> u8 {
     digit(high) * 16 + digit(low)
 }
@@ -86,7 +85,6 @@ impl Serialize for Rgb {
     }
 }
 
-/// A color in both themes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Color {
     /// On white.

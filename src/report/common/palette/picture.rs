@@ -117,9 +117,7 @@ pub(crate) fn of_special(label: &str) -> Option<Color> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member<'a> {
     pub label: &'a str,
-    /// The category of its memory, if known.
     pub category: Option<Category>,
-    /// Whether the group is the category itself.
     pub is_whole: bool,
     pub bytes: u64,
 }

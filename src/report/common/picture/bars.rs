@@ -34,7 +34,6 @@ const HEAD: f64 = 22.0;
 /// Maximum length of a name, in characters.
 const NAME: usize = 100;
 
-/// Colors of needed and reserved memory.
 const NEEDED: Color = palette::FIGURE;
 const RESERVED: Color = palette::OTHER;
 
@@ -105,7 +104,6 @@ fn legend(mut group: Group, y: f64, is_exceeded: bool) -> (Group, f64) {
     (group, y + 10.0)
 }
 
-/// The bars as a part of a panel whose head ends at `y`.
 pub(crate) fn below(body: Group, y: f64, all: &[Bar], device: Option<u64>) -> (Group, f64) {
     let (group, height) = bars(all, device);
     let top = y + 10.0;

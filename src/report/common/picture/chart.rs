@@ -22,7 +22,6 @@ pub const BELOW: u32 = 36;
 /// Room for the half of the last label that extends past the plot.
 const RIGHT: u32 = 22;
 
-/// A unit of an axis and how many base units make one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unit {
     pub name: &'static str,
@@ -58,7 +57,6 @@ pub struct Axis {
     pub labels: u16,
 }
 
-/// A line of points in base units.
 pub struct Line {
     pub points: Vec<(f64, f64)>,
     pub color: Color,

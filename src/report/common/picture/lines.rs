@@ -11,7 +11,6 @@ pub(crate) enum Script {
     /// A label of a mark, and a tick of an axis.
     Label,
     Title,
-    /// The title of a section.
     Caption,
     /// The main sentence of a page.
     Verdict,
@@ -39,7 +38,6 @@ impl Script {
         broken_by(&safe(text), (WIDTH - MARGINS) as usize, |text| self.pixels(text))
     }
 
-    /// The maximum width of text in pixels.
     pub fn width(self, text: &str) -> f64 {
         self.pixels(text) as f64
     }

@@ -38,7 +38,6 @@ pub fn statement(title: &str, is_failure: bool, lines: &[String]) -> Picture {
     Picture { height: y - LINE + 12.0, body }
 }
 
-/// Lines with a dot before each.
 pub fn list(lines: &[String]) -> Picture {
     let (body, y) = items(Group::new(), 14.0, lines);
     Picture { height: y - LINE + 12.0, body }

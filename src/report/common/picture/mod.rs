@@ -45,7 +45,6 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Writes the picture as an SVG file.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let height = shape::px(self.height);
         let ground = Rectangle::new().set("width", WIDTH).set("height", height.as_str());
@@ -108,7 +107,6 @@ pub(crate) fn panels<D>(devices: &[D], notes: bool, panel: impl Fn(&D, Room) -> 
 /// The share of a page that a device's panel may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Devices that share the page, and the size of its file.
     pub devices: usize,
     /// Whether to state what the history lacks; a report states it once.
     pub notes: bool,

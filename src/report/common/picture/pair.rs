@@ -13,12 +13,10 @@ pub(crate) const BASE: Color = palette::OTHER;
 pub(crate) const NEW: Color = palette::FIGURE;
 pub(crate) const AREA: &str = "0.35";
 
-/// Both curves and their axes.
 pub(crate) fn both(curves: &DeviceOverlay, scale: &Scale) -> Group {
     one(curves, scale).add(line(outline(&curves.new, scale), NEW).set("stroke-width", "1.6"))
 }
 
-/// The base's curve and the axes.
 pub(crate) fn one(curves: &DeviceOverlay, scale: &Scale) -> Group {
     let area = Area { left: LEFT, top: 0, width: PLOT_WIDTH, height: PLOT_HEIGHT };
     let base = outline(&curves.base, scale);
@@ -29,7 +27,6 @@ pub(crate) fn one(curves: &DeviceOverlay, scale: &Scale) -> Group {
         .add(Blob::new(chart::draw(area, scale.x, scale.y, scale.x_title, &[])))
 }
 
-/// Maps bytes and columns to pixels.
 pub(crate) struct Scale {
     x: Axis,
     y: Axis,
@@ -59,7 +56,6 @@ impl Scale {
         }
     }
 
-    /// Left edge of a column.
     pub(crate) fn x(&self, column: usize) -> f64 {
         f64::from(LEFT) + f64::from(PLOT_WIDTH) * column as f64 / self.columns.max(1) as f64
     }

@@ -12,7 +12,6 @@ pub const PLOT_HEIGHT: u32 = 300;
 /// Left edge of the legend, and the baseline of its first line below the top of the plot.
 pub const LEGEND: f64 = 16.0;
 pub const LEGEND_TOP: f64 = (PLOT_HEIGHT + chart::BELOW + 20) as f64;
-/// Height of a line of the legend.
 pub const LEGEND_LINE: f64 = 18.0;
 /// Lines of labels above the plot, and the height of one.
 pub const LABEL_LINES: usize = 2;
@@ -26,7 +25,6 @@ pub fn plot_columns(devices: usize) -> usize {
 /// Labels above the plot, on as many lines as needed.
 #[derive(Default)]
 pub struct Labels {
-    /// The occupied parts of each line, the lowest line first.
     taken: [Vec<(f64, f64)>; LABEL_LINES],
 }
 
@@ -45,7 +43,6 @@ impl Labels {
     }
 }
 
-/// A line from one height to another.
 pub fn vertical(x: f64, from: f64, to: f64, color: Color) -> Line {
     Line::new().set("x1", px(x)).set("x2", px(x)).set("y1", px(from)).set("y2", px(to)).set("stroke", color.light)
 }

@@ -77,7 +77,6 @@ pub fn titled(title: &str) -> Group {
     Group::new().add(Title::new(lines.join("\n")))
 }
 
-/// Bytes that a text takes in the file.
 fn written(text: &str) -> usize {
     let escaped = text.bytes().filter(|byte| b"<>&\"'".contains(byte)).count();
     text.len() + 5 * escaped

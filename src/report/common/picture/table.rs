@@ -8,9 +8,7 @@ use unicode_width::UnicodeWidthStr;
 
 #[derive(Clone, Debug)]
 pub enum Cell {
-    /// Text, flush left.
     Text(String),
-    /// A number, flush right.
     Number(String),
     /// A bar as long as a share of 1.
     Bar(f64),
@@ -19,9 +17,7 @@ pub enum Cell {
 }
 
 const LINE: f64 = 17.0;
-/// Width of a full bar.
 const BAR: f64 = 160.0;
-/// Room between columns.
 const BETWEEN: f64 = 22.0;
 
 pub fn table(header: &[&str], rows: &[Vec<Cell>]) -> Picture {

@@ -7,9 +7,7 @@ use crate::report::common::notes::safe;
 use crate::report::common::source::file_names;
 use svg::node::element::Group;
 
-/// Height of a line of a panel's title.
 const LINE: f64 = 17.0;
-/// Size of a panel's title.
 const TITLE: f64 = 14.0;
 /// From the name of a file to that of the next.
 pub(crate) const NAMES: f64 = 22.0;

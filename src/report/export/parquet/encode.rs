@@ -11,10 +11,8 @@ const DICTIONARY: i64 = 8;
 /// Numbers in a block of differences, and in each of its parts, which have different widths.
 const BLOCK: usize = 128;
 const PART: usize = 32;
-/// The most numbers in a dictionary.
 const MOST_NUMBERS: usize = 1 << 16;
 
-/// A page, before compression.
 pub(super) struct Encoded {
     pub encoding: i64,
     pub page: Vec<u8>,
@@ -124,12 +122,10 @@ fn put(text: &str, bytes: &mut Vec<u8>) {
     bytes.extend(text.as_bytes());
 }
 
-/// The values of rows that have a value.
 fn kept<T: Copy>(values: &[T], is_there: impl Fn(usize) -> bool) -> Vec<T> {
     values.iter().enumerate().filter(|(at, _)| is_there(*at)).map(|(_, &value)| value).collect()
 }
 
-/// Number of bits of a number.
 fn width(number: u64) -> u8 {
     (u64::BITS - number.leading_zeros()) as u8
 }

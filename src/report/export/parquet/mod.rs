@@ -44,7 +44,6 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Starts a file.
     pub fn new(out: W) -> io::Result<Self> {
         let mut writer = Self { out, position: 0, rows: 0, schema: Vec::new(), groups: Vec::new() };
         writer.put(MAGIC)?;
@@ -56,7 +55,6 @@ impl<W: Write> Writer<W> {
         self.out.write_all(bytes)
     }
 
-    /// Adds a part.
     pub fn part(&mut self, table: &Table) -> io::Result<()> {
         if self.schema.is_empty() {
             self.schema = schema(&table.columns);
@@ -140,7 +138,6 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Ends the file.
     pub fn end(mut self) -> io::Result<()> {
         let mut footer = Struct::default();
         let (schema, groups) = (std::mem::take(&mut self.schema), std::mem::take(&mut self.groups));

@@ -83,7 +83,6 @@ pub fn rest(ranges: &RangePeaks, shown: &[Shown<'_>], metric: Metric) -> Option<
     Some(text)
 }
 
-/// The peak of a range, marked if it is a bound.
 pub fn peak(range: &RangePeak, metric: Metric) -> String {
     format!("{}{}", mark(range.bound), signed(range.at.get(metric)))
 }
@@ -112,7 +111,6 @@ pub fn after(range: &RangePeak) -> String {
     range.peak.since_start_us.map(notes::duration).unwrap_or_default()
 }
 
-/// The group that holds the most at the peak of a range.
 pub fn lead(range: &RangePeak) -> Option<&Row> {
     range.top.iter().find(|row| row.label != OTHER)
 }

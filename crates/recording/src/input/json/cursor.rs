@@ -19,7 +19,6 @@ pub enum Stop {
     Limit(Box<(usize, String)>),
 }
 
-/// The result of reading.
 pub type Parsed<T> = Result<T, Stop>;
 
 /// The error for something expected that is not there.
@@ -27,7 +26,6 @@ pub fn missing<T>(at: usize, expected: &str) -> Parsed<T> {
     Err(Stop::Bad(Box::new((at, format!("expected {expected}")))))
 }
 
-/// A position in a slice.
 #[derive(Debug)]
 pub struct Cursor<'a> {
     bytes: &'a [u8],
@@ -168,7 +166,6 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The text of a number, or of a word such as `null`.
     #[inline]
     fn scalar(&mut self, what: &str) -> Parsed<&'a [u8]> {
         self.peek()?;

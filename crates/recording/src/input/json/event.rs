@@ -30,7 +30,6 @@ impl Kind {
         matches!(name, b"[memory]" | b"[OutOfMemory]").then_some(Self::Memory)
     }
 
-    /// Whether memviz needs anything in `args`.
     fn has_args(self) -> bool {
         matches!(self, Self::Memory | Self::Span(SpanKind::Operator))
     }
@@ -38,7 +37,6 @@ impl Kind {
 
 /// The parts of an event that memviz needs.
 pub struct Event<'a> {
-    /// Where it starts in the slice.
     pub at: usize,
     pub kind: Kind,
     pub name: &'a [u8],

@@ -17,7 +17,6 @@ use crate::model::{MemoryTimeline, Profile};
 use feed::Feed;
 use std::io::Read;
 
-/// The contents of a JSON file.
 #[derive(Clone, Debug)]
 pub enum Json {
     /// `export_chrome_trace`.

@@ -19,7 +19,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
 /// The most threads. Reading and joining keep no more threads busy.
 const MAX_THREADS: usize = 8;
@@ -35,7 +34,6 @@ pub enum Progress {
     Open { at_start: bool },
 }
 
-/// Where a chunk ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// After an event.
@@ -64,11 +62,9 @@ struct Source<'r, R> {
     error: Option<Error>,
 }
 
-/// A part of the result of reading events.
 pub trait Part: Default + Send {
     /// Reads the next event, with the comma before it unless it is the `first`; returns false after the last event.
     fn event(&mut self, cursor: &mut Cursor<'_>, first: bool) -> Parsed<bool>;
-    /// Whether the next part can be appended.
     fn goes_with(&self, next: &Self) -> bool;
     /// Appends the next events, which were read separately.
     fn append(&mut self, next: Self);
@@ -200,7 +196,6 @@ fn read_chunk<P: Part>(bytes: &[u8], mut first: bool, part: &mut P) -> End {
 /// Joins parts in the order of the file.
 struct Joiner<'w, P> {
     whole: &'w mut P,
-    /// Bytes in the chunks joined so far.
     read: u64,
     at_start: bool,
     /// Bytes that were read from the file but not joined, once joining is over.

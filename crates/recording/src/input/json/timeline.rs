@@ -89,7 +89,6 @@ fn list<R: Read>(feed: &mut Feed<R>, mut read: impl FnMut(&mut Cursor<'_>) -> Pa
     })
 }
 
-/// A short array of integers, after its opening bracket.
 fn integers(cursor: &mut Cursor<'_>, mut first: bool) -> Parsed<Vec<i64>> {
     let mut numbers = Vec::with_capacity(CATEGORIES.len() + 1);
     while cursor.element(first, b']')? {

@@ -78,7 +78,6 @@ struct MemoryKeys {
     totals: bool,
 }
 
-/// A key of the top-level object.
 enum TopKey {
     Events,
     BaseTime,
@@ -365,7 +364,6 @@ pub fn skip(cursor: &mut Cursor<'_>) -> Parsed<()> {
     cursor.skip()
 }
 
-/// Checks that nothing follows.
 pub fn end<R: Read>(feed: &mut Feed<R>) -> Result<()> {
     if feed.is_at_end()? {
         return Ok(());

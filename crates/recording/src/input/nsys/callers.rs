@@ -17,7 +17,6 @@ impl Texts {
         self.0.entry(id).or_default();
     }
 
-    /// Reads the requested texts.
     pub(super) fn read<R: Read + Seek>(&mut self, database: &mut Database<R>) -> Result<()> {
         database.rows("StringIds", ["id", "value"], |[id, value]| {
             if let Some(text) = id.integer().and_then(|id| self.0.get_mut(&id)) {
@@ -33,7 +32,6 @@ impl Texts {
     }
 }
 
-/// A call with an event.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     name: Option<i64>,
@@ -47,7 +45,6 @@ struct Frame {
     module: i64,
 }
 
-/// The calls of the events, and their chains.
 #[derive(Debug, Default)]
 pub(super) struct Callers {
     of_event: Vec<Option<Call>>,

@@ -14,7 +14,6 @@ use std::collections::HashMap;
 use std::io::{Read, Seek};
 use std::path::Path;
 
-/// The table of allocations and frees.
 const EVENTS: &str = "CUDA_GPU_MEMORY_USAGE_EVENTS";
 /// The names of the operations of events, and their numbers if the file does not have them.
 const OPERATIONS: &str = "ENUM_CUDA_DEV_MEM_EVENT_OPER";

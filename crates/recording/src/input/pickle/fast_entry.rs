@@ -23,7 +23,6 @@ pub struct DecodedEntry {
     pub entry: TraceEntry,
     /// Whether the first of [`DecodedEntry::memoized`] is the entry itself. It has no number yet: [`Value::Missing`].
     pub memoize_entry: bool,
-    /// Values to append to the memo.
     pub memoized: Memoized,
 }
 
@@ -79,7 +78,6 @@ pub enum HoleKind {
     NewSlot(usize),
 }
 
-/// The items of an entry's `frames`.
 #[derive(Clone, Copy, Debug)]
 pub struct ListPlace {
     /// Position in the entry's bytes.
@@ -341,7 +339,6 @@ impl EntryDecoder {
     }
 }
 
-/// The values of the keys read so far.
 #[derive(Default)]
 struct Found {
     action: Option<Action>,
@@ -354,7 +351,6 @@ struct Found {
 }
 
 impl Found {
-    /// The entry, if all required values are there.
     fn entry(self, findings: &mut Findings) -> Option<TraceEntry> {
         let action = self.action.filter(|&action| action != Action::Unknown)?;
         let ((addr_key, addr), size) = (self.addr?, self.size?);

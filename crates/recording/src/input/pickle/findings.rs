@@ -65,7 +65,6 @@ known_names! {
     ANNOTATE "annotate"
 }
 
-/// The action with this name.
 pub fn action(id: StrId) -> Action {
     match id {
         name::ALLOC => Action::Alloc,
@@ -90,7 +89,6 @@ pub struct Batch {
     runs: Vec<Run>,
 }
 
-/// Consecutive entries of one list.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     /// The list; its device is known only later in the file.
@@ -130,7 +128,6 @@ impl Rows {
         Self { emit: Some(Box::new(emit)), ..Self::default() }
     }
 
-    /// Number of entries so far.
     pub fn len(&self) -> usize {
         self.count as usize
     }
@@ -150,7 +147,6 @@ impl Rows {
         Value::Entry(self.count - 1)
     }
 
-    /// Makes room for an entry of `list`.
     #[cold]
     fn begin_run(&mut self, list: u32) {
         if self.batch.entries.len() >= BATCH {
@@ -160,7 +156,6 @@ impl Rows {
         self.batch.runs.push(Run { list, start: self.batch.entries.len() });
     }
 
-    /// Passes on the incomplete batch.
     pub fn flush(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         if !batch.entries.is_empty()
@@ -370,7 +365,6 @@ fn a(record: &str) -> String {
     format!("{article} {record}")
 }
 
-/// The error for a value of the wrong kind.
 pub fn expected(at: u64, what: &str, key: &str, found: Value) -> Error {
     Error::malformed(at, format!("expected {what} \"{key}\", found {}", found.describe()))
 }

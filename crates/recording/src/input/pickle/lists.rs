@@ -24,14 +24,12 @@ pub const NO_LIST: ListId = ListId::MAX;
 /// The list found in the bytes ahead.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// Its number, if it was stored.
     pub id: ListId,
     /// Bytes of its items, including the instructions around them.
     pub length: usize,
     pub stack: StackId,
 }
 
-/// A list that was seen before.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     /// Its position in [`Lists::bytes`]; [`ALL_BYTES`] and [`LIST_BYTES`] ensure that it fits 32 bits.
@@ -69,7 +67,6 @@ const FIRST_PLACES: usize = 1 << 10;
 
 #[derive(Debug, Default)]
 pub struct Lists {
-    /// The bytes of all known lists, one after the other.
     bytes: Vec<u8>,
     known: Vec<Known>,
     /// Where lists are found by their hash; the length is a power of two.
@@ -164,7 +161,6 @@ impl Lists {
         Some(Found { id, length, stack })
     }
 
-    /// Doubles the table by hash.
     fn enlarge(&mut self) {
         let length = (2 * self.places.len()).max(FIRST_PLACES);
         self.places = vec![FREE; length];

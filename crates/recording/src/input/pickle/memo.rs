@@ -25,7 +25,6 @@ pub struct Slot(u32);
 /// Bits of the payload of a slot.
 const PAYLOAD: u32 = 28;
 
-/// Kinds of slots.
 mod kind {
     pub const PLAIN: u32 = 0;
     pub const INT: u32 = 1;
@@ -48,7 +47,6 @@ mod kind {
 const PLAIN: [Value; 4] = [Value::Missing, Value::None, Value::Bool(false), Value::Bool(true)];
 
 impl Slot {
-    /// A slot that was never filled.
     const MISSING: Self = Self(0);
 
     /// The value as a slot, if its payload fits.
@@ -77,7 +75,6 @@ impl Slot {
 }
 
 impl Memo {
-    /// Number of slots, including gaps.
     pub fn len(&self) -> usize {
         self.slots.len()
     }

@@ -5,7 +5,6 @@ use super::memo::Memo;
 use super::opcode as op;
 use super::value::Heap;
 
-/// The tables that entries refer to and add to.
 pub struct Tables<'m> {
     pub memo: &'m Memo,
     pub heap: &'m mut Heap,

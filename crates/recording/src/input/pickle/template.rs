@@ -21,7 +21,6 @@ use std::collections::HashMap;
 
 const WORD: usize = size_of::<u64>();
 
-/// Bytes with holes.
 #[derive(Debug)]
 struct Piece {
     length: usize,
@@ -46,12 +45,10 @@ struct Template {
     memoized: Box<[Slot]>,
 }
 
-/// The position of the items of a list.
 #[derive(Debug)]
 struct Gap {
     /// Which of the memoized values the list is.
     memoized: Option<usize>,
-    /// The bytes after it.
     tail: Piece,
 }
 
@@ -66,7 +63,6 @@ struct Number {
     fixed: u64,
 }
 
-/// A memo slot in a hole.
 #[derive(Clone, Copy, Debug)]
 struct SlotHole {
     at: Position,
@@ -75,7 +71,6 @@ struct SlotHole {
     taken: Option<usize>,
 }
 
-/// A position in the bytes of an entry.
 #[derive(Clone, Copy, Debug, Default)]
 struct Position {
     offset: usize,
@@ -97,7 +92,6 @@ pub struct Fit {
 /// Identifies templates, almost uniquely. If two have the same key, the later one replaces the other.
 type Key = (Action, ContextId, usize, Option<usize>, usize, u64);
 
-/// What came next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Next {
     template: u16,
@@ -135,7 +129,6 @@ const TEMPLATES: usize = 1 << 12;
 const TEMPLATE_BYTES: usize = 1024;
 
 impl Templates {
-    /// Forgets everything.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
@@ -194,7 +187,6 @@ impl Templates {
         Some(Fit { length, row, stack, template: index })
     }
 
-    /// Appends an entry's values to `memo`.
     #[inline]
     pub fn memoize(&self, fit: &Fit, memo: &mut Memo) {
         let Some(template) = self.known.get(usize::from(fit.template)) else { return };
@@ -365,7 +357,6 @@ impl Piece {
     }
 }
 
-/// Eight bytes as a word.
 #[inline]
 fn word_of(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)

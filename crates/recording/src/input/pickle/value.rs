@@ -78,7 +78,6 @@ pub struct Heap {
 }
 
 impl Heap {
-    /// Approximate bytes of memory that the heap takes.
     pub fn charged(&self) -> u64 {
         self.charged
     }

@@ -24,7 +24,6 @@ const MAX_BYTES: u64 = 256 << 20;
 const MAX_BUFFERS: u64 = 1 << 22;
 /// Bytes of a name that are shown in a message.
 const SHOWN_NAME: usize = 32;
-/// The most frames of a stack.
 const MAX_DEPTH: usize = 1 << 12;
 /// The most frames of all stacks for each byte of the file, since a location can represent several frames.
 const FRAMES_PER_BYTE: usize = 4;

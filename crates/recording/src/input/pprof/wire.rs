@@ -57,11 +57,9 @@ impl<'a> Field<'a> {
     }
 }
 
-/// A message that is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
     rest: &'a [u8],
-    /// Offset of `rest` in the profile.
     at: u64,
 }
 

@@ -56,7 +56,6 @@ fn is_known(key: &str) -> bool {
 struct Assembler {
     heap: Heap,
     findings: Findings,
-    /// Lists that a truncated file left open.
     open_lists: HashSet<u32>,
     /// How many more records, including their keys, may be built. A pickle can refer to the same object many times; without
     /// this limit, a small file could use any amount of memory and time.
@@ -134,7 +133,6 @@ impl Assembler {
         }
     }
 
-    /// Reads the facts about a rehearsal.
     fn rehearsal(&mut self, value: Value) {
         let found = match value {
             Value::Str(id) => serde_json::from_str::<Rehearsal>(self.text(id)).ok(),
@@ -214,7 +212,6 @@ impl Assembler {
         Ok(())
     }
 
-    /// The items of a list or tuple.
     fn items(&self, at: u64, key: &str, value: Value) -> Result<Vec<Value>> {
         match value {
             Value::List(index) => match self.heap.lists.get(index as usize) {

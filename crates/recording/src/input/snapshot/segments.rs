@@ -140,7 +140,6 @@ impl Assembler {
     }
 }
 
-/// IDs of the keys of segments and blocks.
 struct Keys {
     device: StrId,
     address: StrId,

@@ -132,7 +132,6 @@ impl Assembler {
         self.heap.as_int(value).filter(|_| !matches!(value, Value::Bool(_)))
     }
 
-    /// A setting's value as text.
     fn show(&self, value: Value) -> String {
         match value {
             Value::None => "None".to_owned(),

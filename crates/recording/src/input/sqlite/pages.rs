@@ -16,7 +16,6 @@ const UTF_8: u32 = 1;
 pub(super) struct Pages<R> {
     file: BufReader<R>,
     position: u64,
-    /// Bytes of a page.
     size: usize,
     /// Bytes of a page, without those at its end that are reserved for extensions.
     pub usable: usize,
@@ -79,7 +78,6 @@ impl<R: Read + Seek> Pages<R> {
         Ok(())
     }
 
-    /// The position of a page in the file.
     pub(super) fn start(&self, number: u32) -> u64 {
         u64::from(number.saturating_sub(1)) * self.size as u64
     }
@@ -94,7 +92,6 @@ impl<R: Read + Seek> Pages<R> {
     }
 }
 
-/// Pages that were already used by a table.
 #[derive(Debug)]
 pub(super) struct Seen {
     bits: Vec<u64>,

@@ -48,7 +48,6 @@ pub(super) fn decode<'a>(row: &'a [u8], places: &[usize], values: &mut [Value<'a
     Ok(())
 }
 
-/// Bytes of a value.
 fn length(kind: i64) -> Result<usize> {
     match kind {
         0 | 8 | 9 => Ok(0),

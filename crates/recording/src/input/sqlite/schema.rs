@@ -18,7 +18,6 @@ pub(super) struct Table {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
-    /// A keyword, a name or a number.
     Word(String),
     Quoted(String),
     Symbol(char),
@@ -119,7 +118,6 @@ fn definitions(tokens: &[Token]) -> (Vec<&[Token]>, &[Token]) {
     (found, &[])
 }
 
-/// Splits a statement into tokens, without its comments.
 fn tokens(statement: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = statement;

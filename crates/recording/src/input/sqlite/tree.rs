@@ -5,7 +5,6 @@ use super::record::varint;
 use crate::error::{Error, Result};
 use std::io::{Read, Seek};
 
-/// Kinds of pages.
 const INTERIOR: u8 = 0x05;
 const LEAF: u8 = 0x0d;
 /// The most bytes of a row. Rows of Nsight Systems have a few hundred bytes; texts of users may be longer.

@@ -35,7 +35,6 @@ struct Backward {
     inner_frames: usize,
 }
 
-/// An operator that ran forward.
 #[derive(Clone, Copy, Debug)]
 struct ForwardOperator {
     thread: u32,
@@ -92,7 +91,6 @@ impl Enclosures {
 
 type Forwards = HashMap<u64, Vec<ForwardOperator>, RandomState>;
 
-/// A span that is open.
 struct Open {
     end_ns: i64,
     span: Span,

@@ -25,7 +25,6 @@ pub struct Forward {
     pub inner_frames: usize,
 }
 
-/// Frames by name, and nodes.
 #[derive(Debug)]
 pub struct Frames {
     stacks: Stacks,
@@ -82,7 +81,6 @@ impl Frames {
         })
     }
 
-    /// The node of `frame` inside `around`.
     pub fn node(&mut self, around: Node, frame: FrameId) -> Node {
         *self.known.entry((around, frame)).or_insert_with(|| {
             self.nodes.push((around, frame));

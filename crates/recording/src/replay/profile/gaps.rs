@@ -40,7 +40,6 @@ fn addresses(memory: &mut [MemoryEvent], order: &[u32]) {
     }
 }
 
-/// Computes the allocated bytes after each event.
 fn totals(memory: &mut [MemoryEvent], order: &[u32]) {
     let mut seen: HashSet<u64, RandomState> = HashSet::default();
     let mut before = 0i64;

@@ -204,7 +204,6 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Allocates a block now.
     pub fn allocate(&mut self, addr: u64, size: u64, stack: StackId) -> u32 {
         let index = self.allocations.len() as u32;
         self.allocations.push(block(addr, size, self.links.len() as Instant + 1));

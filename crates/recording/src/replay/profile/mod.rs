@@ -58,7 +58,6 @@ fn begin(strings: Strings, notes: SourceNotes, annotations: Vec<Annotation>) -> 
     Snapshot { strings, annotations, notes, ..Snapshot::default() }
 }
 
-/// The history that a ledger has built.
 fn close(ledger: Ledger<'_>, device: DeviceId, first_row: usize) -> History {
     let baseline = ledger.origins();
     History {

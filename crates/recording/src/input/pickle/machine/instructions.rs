@@ -273,7 +273,6 @@ impl<R: Read> Machine<R> {
         Ok(())
     }
 
-    /// The memo slot of an opcode.
     fn slot(&mut self, at: u64, opcode: u8) -> Result<usize> {
         Ok(match opcode {
             op::BINGET | op::BINPUT => usize::from(self.window.byte()?),
@@ -286,7 +285,6 @@ impl<R: Read> Machine<R> {
         })
     }
 
-    /// Stores the top of the stack in a memo slot.
     fn memoize(&mut self, at: u64, slot: usize) -> Result<()> {
         let value = self.top(at)?;
         // A writer numbers its slots consecutively and uses at least a byte for each object, so no writer produces a slot

@@ -84,7 +84,6 @@ const ENTRY_AHEAD: usize = 4096;
 /// Bytes of the FRAME instruction: the opcode and a length.
 const FRAME_HEAD: usize = 9;
 
-/// The machine's state.
 pub struct Machine<R> {
     pub(super) window: Window<R>,
     options: DecodeOptions,
@@ -231,7 +230,6 @@ impl<R: Read> Machine<R> {
         self.stack.len().checked_sub(count).filter(|&start| start >= floor).ok_or_else(|| empty_stack(at))
     }
 
-    /// Removes the last mark and returns its stack height.
     fn pop_mark(&mut self, at: u64) -> Result<usize> {
         self.marks.pop().ok_or_else(|| Error::malformed(at, "expected a mark on the stack, found none"))
     }
