@@ -27,6 +27,7 @@ macro_rules! keys {
     }) => {
         $(#[$object])*
         #[derive(Debug, serde::Serialize)]
+        #[allow(clippy::struct_field_names, reason = "they are keys")]
         $vis struct $name $(<$life>)? {
             $($(#[$key_is])* pub $key: $type,)+
         }

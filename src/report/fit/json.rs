@@ -136,6 +136,7 @@ pub struct FitPoint {
 /// Two recordings, compared.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[allow(clippy::struct_field_names, reason = "they are keys")]
 pub struct FitMatching {
     /// Requests in both.
     pub matched_requests: u64,
