@@ -48,7 +48,7 @@ fn peaks(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn plays(criterion: &mut Criterion) {
+fn programs(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("play");
     group.sample_size(10);
     for (name, file) in INPUTS {
@@ -62,5 +62,5 @@ fn plays(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, histories, peaks, plays);
+criterion_group!(benches, histories, peaks, programs);
 criterion_main!(benches);

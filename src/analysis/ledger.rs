@@ -184,10 +184,7 @@ pub enum LedgerDoubt {
     /// This many bytes were in use when recording started; the samples do not show by what.
     UsedAtStart(u64),
     /// The recording and PyTorch's counter disagree about the memory reserved when the recording was written.
-    ReservedDiffers {
-        segments: u64,
-        counter: u64,
-    },
+    ReservedDiffers { segments: u64, counter: u64 },
     /// The figures of this many samples contradict each other: a row is negative.
     Contradiction(usize),
     /// The only sample is a failed request, which records what the device had free. What else used the device is unknown.

@@ -207,7 +207,7 @@ fn answers(case: &Case, recording: &Recording) -> Answers {
     let report = recording.peak(&PeakOptions::default()).unwrap_or_else(|error| panic!("{}: {error}", case.path));
     let devices = report.devices.iter().map(|device| {
         let history = recording.history(device.device).unwrap();
-        let written = PeakDevice::from(device);
+        let written = PeakDevice::of(device);
         Answer {
             device: device.device,
             complete: device.completeness.is_complete(),

@@ -26,10 +26,7 @@ pub struct HeldByCalls {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CodeChange {
     /// Wrap the call in `torch.utils.checkpoint.checkpoint`.
-    Wrap {
-        caller: Option<String>,
-        others: Vec<String>,
-    },
+    Wrap { caller: Option<String>, others: Vec<String> },
     /// The calling line is in an installed package: wrap `forward` of the modules instead.
     WrapForward(String),
     /// The model is a transformers model: `gradient_checkpointing_enable`.

@@ -1,5 +1,6 @@
 //! The output of `memviz fit` for one recording: changes that make it fit a device.
 
+mod code;
 pub(crate) mod csv;
 pub(crate) mod document;
 pub(crate) mod json;
