@@ -6,8 +6,8 @@ use memviz::Recording;
 use memviz::analysis::peak::PeakOptions;
 use memviz::facts::grouping::GroupBy;
 use memviz::input::ReadOptions;
-use memviz::play::{Program, Setup, play};
 use memviz::replay::{Track, replay};
+use memviz::simulation::{Program, Setup, simulate};
 
 /// What each fixture exercises: (name, file).
 const INPUTS: [(&str, &str); 4] = [
@@ -57,7 +57,7 @@ fn programs(criterion: &mut Criterion) {
         let program = Program::of(track).expect("the fixture has few streams and pools");
         let setup = Setup::new(&recording.snapshot.settings, None, 0);
         group.throughput(Throughput::Elements(recording.snapshot.entries.len() as u64));
-        group.bench_function(name, |bencher| bencher.iter(|| play(&program, &setup)));
+        group.bench_function(name, |bencher| bencher.iter(|| simulate(&program, &setup)));
     }
     group.finish();
 }

@@ -80,13 +80,13 @@ extern crate memviz_recording;
 pub mod analysis;
 #[doc(hidden)]
 pub mod facts;
-#[doc(hidden)]
-pub mod play;
 pub mod ranks;
 mod recording;
 #[cfg(feature = "report")]
 #[doc(hidden)]
 pub mod report;
+#[doc(hidden)]
+pub mod simulation;
 #[doc(hidden)]
 pub mod wire;
 

@@ -21,8 +21,8 @@ use crate::error::{Error, Result};
 use crate::facts::device::Devices;
 use crate::input::{self, Compression, Contents, ReadOptions, Unpacked};
 use crate::model::{DeviceFile, DeviceId, Snapshot};
-use crate::play::plans::{PlanOptions, PlanReport};
 use crate::replay::{HeadStart, History, profile, require_plausible};
+use crate::simulation::plans::{PlanOptions, PlanReport};
 use std::io::Read;
 use std::path::Path;
 

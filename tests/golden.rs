@@ -610,7 +610,7 @@ fn render(recording: &Recording, path: &str, question: Question, widths: &[Optio
         }
         Question::Fragmentation(by) => {
             let at = recording.snapshot.entries.actions().contains(&Action::Oom).then_some(When::Oom);
-            let options = FragmentationOptions::default().by(by).at(at).top(Some(TOP)).plays(true);
+            let options = FragmentationOptions::default().by(by).at(at).top(Some(TOP)).simulate(true);
             let Ok(report) = recording.fragmentation(&options) else { return Vec::new() };
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }

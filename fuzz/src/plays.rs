@@ -6,8 +6,8 @@ use memviz::Recording;
 use memviz::analysis::simulate::{DeviceSimulation, SimulateOptions};
 use memviz::input::alloc_conf::{self, Rest};
 use memviz::model::{Action, HOST_DEVICE};
-use memviz::play::Run;
-use memviz::play::plans::PlanOptions;
+use memviz::simulation::Run;
+use memviz::simulation::plans::PlanOptions;
 
 const SETTINGS: [&str; 8] = [
     "expandable_segments:True",
@@ -95,7 +95,7 @@ fn enough_is_enough(recording: &Recording, device: &DeviceSimulation) {
     let options = SimulateOptions::default().capacity(Some(enough)).context(Some(0)).devices(vec![device.device]);
     let again = recording.simulate(&options).map(|report| report.devices).unwrap_or_default();
     for run in again.iter().flat_map(|device| &device.runs) {
-        let refused = run.outcome.as_ref().and_then(memviz::play::Outcome::failure);
+        let refused = run.outcome.as_ref().and_then(memviz::simulation::Outcome::failure);
         assert_eq!(refused, None, "{enough} bytes are not enough: {run:?}");
     }
 }

@@ -9,7 +9,7 @@ use memviz::input::ReadOptions;
 use memviz::input::alloc_conf::{self, Rest};
 use memviz::model::AllocatorSettings;
 use memviz::model::bytes::Bytes;
-use memviz::play::changes::Change;
+use memviz::simulation::changes::Change;
 use std::fmt::Display;
 use std::io::Cursor;
 use std::sync::LazyLock;

@@ -1,6 +1,6 @@
 //! From facts and simulations to answers: pure functions, no printing.
 //!
-//! In: the [`crate::facts::device::Devices`] of a recording, and [`crate::play`] for what would happen under other
+//! In: the [`crate::facts::device::Devices`] of a recording, and [`crate::simulation`] for what would happen under other
 //! conditions. Out: result types that `report` renders. There is a folder for each question.
 
 pub mod advice;

@@ -40,7 +40,7 @@ impl Overview {
     /// Like [`PeakReport::of`] and [`TimelineReport::of`].
     pub fn of(recording: &Devices<'_>, options: &TimelineOptions) -> Result<Self> {
         let PeakOptions { inference, devices, .. } = options.peak.clone();
-        let of_triage = TriageOptions { inference, devices, plays: Simulate::All };
+        let of_triage = TriageOptions { inference, devices, simulate: Simulate::All };
         // What to change takes about as long as everything else.
         let advice = || TriageReport::advice(recording, &of_triage);
         let (advice, overview) = parallel::join(advice, || Self::without_advice(recording, options, &of_triage));

@@ -4,8 +4,8 @@
 use super::checkpoint::{CheckpointOptions, CheckpointReport, DeviceCheckpoint};
 use crate::facts::device::{Device, Devices};
 use crate::model::Action;
-use crate::play::SettingsAdvice;
 use crate::replay::Metric;
+use crate::simulation::SettingsAdvice;
 
 /// Number of simulated steps for a line about allocator settings: well below a second.
 const STEPS_OF_SETTINGS: u64 = 8_000_000;

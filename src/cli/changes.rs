@@ -1,6 +1,6 @@
 //! Changes of a program, as options.
 
-use crate::play::changes::Change;
+use crate::simulation::changes::Change;
 use clap::Args;
 
 /// Changes to the program, applied to its recorded requests.

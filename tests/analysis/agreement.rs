@@ -11,7 +11,7 @@ use memviz::analysis::simulate::SimulateOptions;
 use memviz::analysis::timeline::{Band, DeviceTimeline, LEAKS, TimelineOptions};
 use memviz::analysis::triage::TriageOptions;
 use memviz::facts::grouping::GroupBy;
-use memviz::play::plans::PlanOptions;
+use memviz::simulation::plans::PlanOptions;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -98,7 +98,7 @@ fn settings_are_recommended_by_one_rule() {
         let recording = open(&story(name));
         let sweep = recording.simulate(&SimulateOptions::default().sweep(true)).unwrap();
         let best = &sweep.devices[0].best().expect("settings that reserve less").alloc_conf;
-        let answer = recording.fragmentation(&FragmentationOptions::default().plays(true)).unwrap();
+        let answer = recording.fragmentation(&FragmentationOptions::default().simulate(true)).unwrap();
         let better = answer.devices[0].settings.as_ref().expect("simulated").better.as_ref();
         assert_eq!(better.map(|better| &better.alloc_conf), Some(best), "{name}");
         let triage = recording.triage(&TriageOptions::default()).unwrap();
@@ -120,7 +120,7 @@ fn fit_lists_the_fixes_of_triage() {
         let recording = open(&path);
         let options = PlanOptions::default().capacity(Some(1 << 20)).context(Some(0));
         let Ok(fit) = FitPlans::of(&recording.devices(), &options) else { continue };
-        let triage = recording.triage(&TriageOptions::default().plays(Simulate::All)).unwrap();
+        let triage = recording.triage(&TriageOptions::default().simulate(Simulate::All)).unwrap();
         for (plans, cures) in fit.plans.devices.iter().zip(fit.fixes).filter(|(plans, _)| !plans.fits) {
             let listed = triage.devices.iter().find(|device| device.peak.device == plans.device);
             let listed = listed.map_or(&[][..], |device| &device.advice[..]);
@@ -141,7 +141,7 @@ fn fit_lists_the_fixes_of_triage() {
 fn forget_needs(advice: &mut Advice) {
     let savings = std::iter::once(&mut advice.saving).chain(advice.alternatives.iter_mut().map(|it| &mut it.saving));
     for saving in savings {
-        if let Saving::Played { needs, .. } = saving {
+        if let Saving::Simulated { needs, .. } = saving {
             *needs = None;
         }
     }

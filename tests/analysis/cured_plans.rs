@@ -8,9 +8,9 @@ use memviz::analysis::excerpt::{Window, excerpt};
 use memviz::analysis::fit::{FitPlans, FitTogether};
 use memviz::input::ReadOptions;
 use memviz::model::bytes::Bytes;
-use memviz::play::Trust;
-use memviz::play::plans::{Plan, PlanOptions, PlanReport};
 use memviz::report::{Answer, Source, TextStyle};
+use memviz::simulation::Trust;
+use memviz::simulation::plans::{Plan, PlanOptions, PlanReport};
 use memviz::wire;
 use serde_json::Value;
 use std::io::Cursor;
@@ -134,8 +134,8 @@ fn the_closest_change_is_named() {
         let (plans, first) = ask_about(path, device);
         let searched = &plans.plans.devices[0];
         let needs = |saving: &Saving| match saving {
-            Saving::Played { needs, reserved, .. } => needs.unwrap_or(reserved.after),
-            Saving::NotPlayed { .. } => u64::MAX,
+            Saving::Simulated { needs, reserved, .. } => needs.unwrap_or(reserved.after),
+            Saving::NotSimulated { .. } => u64::MAX,
         };
         let cures = plans.fixes[0].iter().map(|cure| needs(&cure.advice.saving));
         let several = plans.together[0].iter().chain(&plans.with_plan[0]).map(|it| needs(&it.fixes.saving));

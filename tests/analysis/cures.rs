@@ -5,15 +5,15 @@ use memviz::analysis::advice::{Advice, RuleKind, Saving, Simulate};
 use memviz::analysis::peak::PeakOptions;
 use memviz::analysis::simulate::SimulateOptions;
 use memviz::analysis::triage::{Nothing, TriageOptions};
-use memviz::play::Trust;
 use memviz::replay::Metric;
+use memviz::simulation::Trust;
 use std::path::Path;
 
 /// Recordings of strangers, which only some machines have.
 const REAL: &str = "../shared/real";
 
 fn advice(path: &str) -> Vec<Advice> {
-    let options = TriageOptions::default().plays(Simulate::All);
+    let options = TriageOptions::default().simulate(Simulate::All);
     open(path).triage(&options).unwrap().devices.into_iter().flat_map(|device| device.advice).collect()
 }
 
@@ -38,7 +38,7 @@ fn label(advice: &Advice) -> &str {
 fn a_matrix_of_attention_is_found_where_one_is_made() {
     let attention = found(&fixture("gpt_train"), RuleKind::AttentionMatrix);
     assert_eq!(label(&attention), "minigpt.py:28 forward");
-    let Saving::Played { allocated, .. } = attention.saving else { panic!("{:?}", attention.saving) };
+    let Saving::Simulated { allocated, .. } = attention.saving else { panic!("{:?}", attention.saving) };
     assert_eq!(allocated.by(), 8 * (64 << 20), "one of 64 MiB in each of eight layers");
     assert_not_found(&fixture("gpt_train_sdpa_amp"), RuleKind::AttentionMatrix);
 }
@@ -83,7 +83,7 @@ fn expandable_segments_come_with_conflicts() {
 fn results_that_are_moved_to_the_cpu_are_counted() {
     let recording = "fixtures/stories/accumulating_metrics_sampler_flawed/snapshot.pickle.gz";
     let collected = found(recording, RuleKind::AccumulatingMetrics);
-    let Saving::Played { allocated, .. } = collected.saving else { panic!("{:?}", collected.saving) };
+    let Saving::Simulated { allocated, .. } = collected.saving else { panic!("{:?}", collected.saving) };
     // All results except the last are live at the peak, in addition to what the changed program keeps.
     let copies = collected.copies.unwrap();
     assert!(copies >= allocated.by() && copies <= allocated.by() * 2, "{copies} of {allocated:?}");
@@ -112,7 +112,7 @@ fn a_cache_is_no_graph() {
 fn evaluations_of_functions_that_keep_their_graphs_are_found() {
     let kept = found("fixtures/advice/tide.pickle.gz", RuleKind::EvalWithoutNoGrad);
     assert_eq!(label(&kept), "tide.py:23 season");
-    let Saving::Played { allocated, reserved, .. } = kept.saving else { panic!("{:?}", kept.saving) };
+    let Saving::Simulated { allocated, reserved, .. } = kept.saving else { panic!("{:?}", kept.saving) };
     let cured = open("fixtures/advice/tide_cured.pickle.gz").peak(&PeakOptions::default()).unwrap();
     for (lowered, metric) in [(allocated, Metric::Allocated), (reserved, Metric::Reserved)] {
         let truth = cured.devices[0].maxima[metric as usize].bytes as u64;
@@ -136,7 +136,7 @@ fn functions_that_keep_no_needless_graph_are_not_found() {
 #[test]
 fn exact_savings_are_exact() {
     let settings = found("fixtures/advice/curriculum.pickle.gz", RuleKind::FragmentationVarlen);
-    let Saving::Played { allocated, reserved, reserved_trust, .. } = settings.saving else { panic!("not played") };
+    let Saving::Simulated { allocated, reserved, reserved_trust, .. } = settings.saving else { panic!("not played") };
     let truth = open("fixtures/advice/curriculum_expandable.pickle.gz").peak(&PeakOptions::default()).unwrap();
     let truth = [Metric::Allocated, Metric::Reserved].map(|metric| truth.devices[0].maxima[metric as usize].bytes);
     assert_eq!(([allocated.after, reserved.after].map(|bytes| bytes as i64), reserved_trust), (truth, Trust::Exact));
@@ -155,7 +155,7 @@ fn the_cache_is_emptied_before_a_loop_and_not_in_it() {
 fn copies_of_weights_are_found_although_some_stay() {
     let copies = found("fixtures/advice/folds.pickle.gz", RuleKind::DuplicateModel);
     assert_eq!(label(&copies), "folds.py:30 <dictcomp>");
-    let Saving::Played { allocated, .. } = copies.saving else { panic!("{:?}", copies.saving) };
+    let Saving::Simulated { allocated, .. } = copies.saving else { panic!("{:?}", copies.saving) };
     let cured = open("fixtures/advice/folds_cured.pickle.gz").peak(&PeakOptions::default()).unwrap();
     let truth = cured.devices[0].maxima[Metric::Allocated as usize].bytes as u64;
     // The allocator places blocks elsewhere, and rounds some of them.
@@ -174,7 +174,7 @@ fn highest(cured: &str, metric: Metric) -> u64 {
 fn assert_cures(program: &str, story: RuleKind, line: &str) -> Advice {
     let cure = found(&format!("fixtures/advice/{program}.pickle.gz"), story);
     assert_eq!(label(&cure), line);
-    let Saving::Played { allocated, .. } = &cure.saving else { panic!("{:?}", cure.saving) };
+    let Saving::Simulated { allocated, .. } = &cure.saving else { panic!("{:?}", cure.saving) };
     let truth = highest(&format!("{program}_cured"), Metric::Allocated);
     assert!(allocated.after.abs_diff(truth) <= truth / 200, "{allocated:?}, not {truth}");
     assert_not_found(&format!("fixtures/advice/{program}_cured.pickle.gz"), story);
@@ -200,7 +200,7 @@ fn a_copy_of_all_gradients_is_found_where_only_a_norm_needs_it() {
         copy.change,
         "if this line copies all gradients to compute their norm, compute the norm of each gradient separately"
     );
-    let Saving::Played { trust, .. } = copy.saving else { panic!("{:?}", copy.saving) };
+    let Saving::Simulated { trust, .. } = copy.saving else { panic!("{:?}", copy.saving) };
     assert_eq!(trust, Trust::Uncertain, "what the tensor is for is not recorded");
     // Conjugate gradients compute vectors of the same size from it, which the update needs.
     assert_not_found("fixtures/advice/conjugate.pickle.gz", RuleKind::Temporary);
@@ -210,7 +210,7 @@ fn a_copy_of_all_gradients_is_found_where_only_a_norm_needs_it() {
 #[test]
 fn a_cast_that_only_the_next_operator_uses_is_found() {
     let cast = assert_cures("scale", RuleKind::Temporary, "scale.py:24 train");
-    let Saving::Played { trust, .. } = cast.saving else { panic!("{:?}", cast.saving) };
+    let Saving::Simulated { trust, .. } = cast.saving else { panic!("{:?}", cast.saving) };
     assert_eq!(trust, Trust::Uncertain, "whether the operator has an in-place form is not recorded");
 }
 
@@ -222,7 +222,7 @@ fn what_hooks_collect_is_found_in_training_and_without() {
         assert_eq!(label(&collected), line);
         // What all eight layers of one step store, or both of the evaluation.
         assert!(collected.evidence.contains(" 48.00 MiB "), "{}", collected.evidence);
-        let Saving::Played { allocated, at_least, because, .. } = collected.saving else { panic!("not played") };
+        let Saving::Simulated { allocated, at_least, because, .. } = collected.saving else { panic!("not played") };
         let saved = allocated.before - highest(&format!("{program}_cured"), Metric::Allocated);
         let most = because.split("at most ").nth(1).and_then(|most| most.split(" MiB").next()).unwrap();
         // The text rounds to hundredths of a MiB.
@@ -237,7 +237,7 @@ fn what_hooks_collect_is_found_in_training_and_without() {
 fn a_preparation_may_leave_segments_that_training_cannot_use() {
     let emptied = found("fixtures/advice/statistics_first.pickle.gz", RuleKind::ReleaseCache);
     assert_eq!(label(&emptied), "statistics_first.py:18 whitening");
-    let Saving::Played { reserved, .. } = emptied.saving else { panic!("{:?}", emptied.saving) };
+    let Saving::Simulated { reserved, .. } = emptied.saving else { panic!("{:?}", emptied.saving) };
     let truth = highest("statistics_first_cured", Metric::Reserved);
     assert!(reserved.after.abs_diff(truth) <= truth / 50, "{reserved:?}, not {truth}");
     assert_not_found("fixtures/advice/statistics_first_cured.pickle.gz", RuleKind::ReleaseCache);
@@ -279,11 +279,11 @@ fn mistakes_of_strangers_are_found() {
     assert!(matches!(nothing, Some(Nothing::Unknown { is_of_weights: true, .. })), "{nothing:?}");
     let cache = found(&format!("{REAL}/volcengine-verl_mem.pickle.gz"), RuleKind::InferenceCache);
     assert!(cache.evidence.starts_with("20.30 GiB of the 23.20 GiB allocated"), "{}", cache.evidence);
-    assert!(matches!(cache.saving, Saving::NotPlayed { .. }), "{:?}", cache.saving);
+    assert!(matches!(cache.saving, Saving::NotSimulated { .. }), "{:?}", cache.saving);
     // Softmax is written with `exp` and `sum` here, in a separate function.
     let attention =
         found(&format!("{REAL}/Wedsonlin-medium_1024_training_memory_snapshot.pickle.gz"), RuleKind::AttentionMatrix);
-    let Saving::Played { allocated, .. } = attention.saving else { panic!("{:?}", attention.saving) };
+    let Saving::Simulated { allocated, .. } = attention.saving else { panic!("{:?}", attention.saving) };
     assert!(allocated.by() > 9 << 30, "{allocated:?}");
 }
 
@@ -298,7 +298,7 @@ fn observations_that_a_rollout_stores_are_not_saved() {
     let measured = |metric: Metric| history.maxima[metric as usize].bytes as u64;
     let savings = std::iter::once(&cure.saving).chain(cure.alternatives.iter().map(|other| &other.saving));
     for saving in savings {
-        let Saving::Played { allocated, reserved, at_least: true, .. } = saving else { panic!("{saving:#?}") };
+        let Saving::Simulated { allocated, reserved, at_least: true, .. } = saving else { panic!("{saving:#?}") };
         assert!(allocated.after >= measured(Metric::Allocated) && allocated.after < allocated.before, "{saving:#?}");
         assert!(reserved.after >= measured(Metric::Reserved), "{saving:#?}");
     }

@@ -282,7 +282,7 @@ fn nothing_reserved() {
 #[test]
 fn one_block() {
     // A segment of 20 MiB for a block of 4 MiB, for which one byte less was requested.
-    let device = played(&[alloc(4 * MIB - 1)], Expandable::Never);
+    let device = simulated(&[alloc(4 * MIB - 1)], Expandable::Never);
     let figures = &device.figures;
     assert_eq!((figures.reserved, figures.allocated, figures.inactive), (20 * MIB, 4 * MIB, 16 * MIB));
     assert_eq!((figures.pinned_free, figures.releasable, figures.rounding()), (16 * MIB, 0, 1));
@@ -296,7 +296,7 @@ fn one_block() {
 
 #[test]
 fn everything_free() {
-    let device = played(&[alloc(4 * MIB), Op::Free { pick: 0 }], Expandable::Never);
+    let device = simulated(&[alloc(4 * MIB), Op::Free { pick: 0 }], Expandable::Never);
     assert_eq!(device.figures.releasable, 20 * MIB);
     assert_eq!(device.figures.inactive, 20 * MIB);
     assert_eq!(device.pinning.pinned_free_bytes, 0);
@@ -307,7 +307,7 @@ fn everything_free() {
 fn everything_pinned() {
     let on_side_stream = Op::Alloc { size: 4 * MIB, stream: 7, private_pool: 0 };
     let in_private_pool = Op::Alloc { size: 4 * MIB, stream: 0, private_pool: 1 };
-    let device = played(&[alloc(4 * MIB), on_side_stream, in_private_pool], Expandable::Never);
+    let device = simulated(&[alloc(4 * MIB), on_side_stream, in_private_pool], Expandable::Never);
     let figures = &device.figures;
     assert_eq!((figures.reserved, figures.inactive, figures.pinned_free), (60 * MIB, 48 * MIB, 48 * MIB));
     let pools: Vec<_> = device.pools.iter().map(|pool| (pool.pool, pool.stream, pool.figures.pinned_free)).collect();
@@ -318,7 +318,7 @@ fn everything_pinned() {
 
 #[test]
 fn everything_full_pins_nothing() {
-    let device = played(&[alloc(32 * MIB), alloc(64 * MIB)], Expandable::Never);
+    let device = simulated(&[alloc(32 * MIB), alloc(64 * MIB)], Expandable::Never);
     assert_eq!(device.figures.reserved, device.figures.allocated);
     assert_eq!(device.pinning, memviz::facts::segments::pinning::Pinning::default());
     assert!(device.free_blocks.is_empty());
@@ -328,13 +328,13 @@ fn everything_full_pins_nothing() {
 /// first.
 #[test]
 fn shared_pins_are_split_equally() {
-    let device = played(&[alloc(2 * MIB), alloc(6 * MIB)], Expandable::Never);
+    let device = simulated(&[alloc(2 * MIB), alloc(6 * MIB)], Expandable::Never);
     let rows = &device.pinning.rows;
     assert_eq!(rows.len(), 2);
     for row in rows {
         assert_eq!((row.pinned_free_bytes, row.alone_free_bytes, row.blocks), (6 * MIB, 0, 1));
     }
-    let device = played(&[alloc(2 * MIB), alloc(2 * MIB), alloc(2 * MIB)], Expandable::Never);
+    let device = simulated(&[alloc(2 * MIB), alloc(2 * MIB), alloc(2 * MIB)], Expandable::Never);
     let charged: Vec<u64> = device.pinning.rows.iter().map(|row| row.pinned_free_bytes).collect();
     assert_eq!(charged.iter().sum::<u64>(), 14 * MIB);
     assert_eq!(charged[0], 14 * MIB / 3 + 1);
@@ -345,7 +345,7 @@ fn shared_pins_are_split_equally() {
 fn expandable_segments_pin_pages() {
     // 100 MiB are mapped; of the first two blocks the one across the first page boundary stays.
     let ops = [alloc(18 * MIB), alloc(4 * MIB), alloc(78 * MIB), Op::Free { pick: 0 }, Op::Free { pick: 1 }];
-    let device = played(&ops, Expandable::Always);
+    let device = simulated(&ops, Expandable::Always);
     let figures = &device.figures;
     assert_eq!((figures.reserved, figures.allocated), (100 * MIB, 4 * MIB));
     assert_eq!((figures.pinned_free, figures.releasable), (36 * MIB, 60 * MIB));
@@ -401,7 +401,7 @@ fn alloc(size: u64) -> Op {
 }
 
 /// The end of a program on one device.
-fn played(ops: &[Op], expandable: Expandable) -> DeviceFragmentation {
+fn simulated(ops: &[Op], expandable: Expandable) -> DeviceFragmentation {
     let config = Config { expandable, max_split_size: None, divisions: [0; 16], capacity: 1 << 30, spacing: 2 * MIB };
     let snapshot = Program { config, devices: vec![ops.to_vec()] }.run().snapshot();
     let history = &replay(&snapshot)[0];

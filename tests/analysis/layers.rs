@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The folders of the crate for the recording, each of which uses only those before it.
 const RECORDING: [&str; 4] = ["model", "input", "allocator", "replay"];
 /// The stages that use it, likewise.
-const REST: [&str; 5] = ["facts", "play", "analysis", "report", "cli"];
+const REST: [&str; 5] = ["facts", "simulation", "analysis", "report", "cli"];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {

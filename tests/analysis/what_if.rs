@@ -32,7 +32,7 @@ fn a_curve_has_the_peaks_that_the_list_says() {
             let list = advice(device, Simulate::All);
             assert_eq!(cures.advice().cloned().collect::<Vec<_>>(), list, "{name}");
             for (place, advice) in list.iter().enumerate() {
-                let Saving::Played { allocated, reserved, .. } = &advice.saving else {
+                let Saving::Simulated { allocated, reserved, .. } = &advice.saving else {
                     continue;
                 };
                 assert_eq!(cures.saving(&[place]).unwrap().as_ref(), Some(&advice.saving), "{name}: {}", advice.change);
@@ -58,9 +58,9 @@ fn without_cures_the_curve_is_the_recorded_one() {
     let cures = WhatIf::of(device, Simulate::All);
     let curve = |metric| cures.over_time(metric, &Attempt::default()).unwrap().unwrap();
     let recorded = scene.columns(Metric::Allocated, &part).unwrap().values;
-    let played = curve(Metric::Allocated).columns(&scene.instants(&part).unwrap());
-    let differs = (0..played.len()).find(|&at| Some(recorded[at] as u64) != played[at]);
-    assert_eq!((differs, recorded.len()), (None, played.len()));
+    let simulated = curve(Metric::Allocated).columns(&scene.instants(&part).unwrap());
+    let differs = (0..simulated.len()).find(|&at| Some(recorded[at] as u64) != simulated[at]);
+    assert_eq!((differs, recorded.len()), (None, simulated.len()));
     let most = device.history().maxima[Metric::Reserved as usize].bytes;
     assert_eq!(curve(Metric::Reserved).peak(), most as u64);
     assert_eq!(cures.over_time(Metric::Active, &Attempt::default()).unwrap(), None);
@@ -74,7 +74,7 @@ fn several_cures_save_more_than_each() {
     let places: Vec<usize> = (0..cures.advice().count()).filter(|&place| cures.combines(place)).collect();
     assert!(places.len() > 1);
     let peak = |places: &[usize]| cures.over_time(Metric::Allocated, &cures_at(places)).unwrap().unwrap().peak();
-    let Some(Saving::Played { allocated, .. }) = cures.saving(&places).unwrap() else { panic!("it is played") };
+    let Some(Saving::Simulated { allocated, .. }) = cures.saving(&places).unwrap() else { panic!("it is played") };
     assert_eq!(allocated.after, peak(&places));
     assert!(places.iter().all(|&place| peak(&[place]) > allocated.after));
     let missing = cures.over_time(Metric::Allocated, &cures_at(&[99])).unwrap_err();
@@ -93,7 +93,7 @@ fn an_alternative_is_tried_instead_of_its_cure() {
     // Its index follows those of the list.
     assert!(cures.combines(1) && !cures.combines(2));
     assert_eq!(cures.saving(&[1]).unwrap().as_ref(), Some(&other.saving));
-    let Saving::Played { allocated, at_least: true, .. } = &other.saving else { panic!("it is a lower bound") };
+    let Saving::Simulated { allocated, at_least: true, .. } = &other.saving else { panic!("it is a lower bound") };
     let peak = |places: &[usize]| cures.over_time(Metric::Allocated, &cures_at(places)).unwrap().unwrap().peak();
     // The bound leaves room for the placement of blocks.
     assert!((allocated.after - allocated.after / 100..=allocated.after).contains(&peak(&[1])));

@@ -7,8 +7,8 @@ use memviz::analysis::simulate::SimulateOptions;
 use memviz::analysis::timeline::TimelineOptions;
 use memviz::input::ReadOptions;
 use memviz::model::DeviceId;
-use memviz::play::changes::Change;
-use memviz::play::plans::{DevicePlans, PlanOptions};
+use memviz::simulation::changes::Change;
+use memviz::simulation::plans::{DevicePlans, PlanOptions};
 use std::path::Path;
 
 /// Sparser calls than every second one are compared if a search found them.

@@ -2,8 +2,8 @@
 //! the change was made by hand.
 
 use crate::support::{FIXTURES, assert_none, corpus, open, read_text};
-use memviz::play::changes::{Change, Editor};
-use memviz::play::{Outcome, Program, Setup, play};
+use memviz::simulation::changes::{Change, Editor};
+use memviz::simulation::{Outcome, Program, Setup, simulate};
 use serde_json::Value;
 
 /// Pairs of recordings, which only some machines have.
@@ -18,7 +18,7 @@ fn with(path: &str, changes: &[&str]) -> Result<Outcome, String> {
     let changes: Vec<Change> = changes.iter().map(|change| change.parse().unwrap()).collect();
     let edited = Editor::new(device).apply(&program, &changes);
     let edited = edited.map_err(|refusal| format!("{}: {}", refusal.change, refusal.because))?;
-    Ok(play(&edited.program, &Setup::new(&recording.snapshot.settings, None, 0)))
+    Ok(simulate(&edited.program, &Setup::new(&recording.snapshot.settings, None, 0)))
 }
 
 /// What was counted: allocated and reserved at most.

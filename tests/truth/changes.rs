@@ -5,8 +5,8 @@ use crate::support::{assert_none, corpus, names, open, read_text};
 use memviz::analysis::checkpoint::CheckpointOptions;
 use memviz::analysis::simulate::SimulateOptions;
 use memviz::input::alloc_conf::{Rest, parse};
-use memviz::play::Trust;
-use memviz::play::changes::Change;
+use memviz::simulation::Trust;
+use memviz::simulation::changes::Change;
 use serde_json::Value;
 
 /// A sample that belongs to the repository: recordings, and what programs with a change counted.

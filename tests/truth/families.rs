@@ -5,7 +5,7 @@
 use crate::support::{REQUIRE_CORPUS, names, open, read_text, skipped};
 use memviz::analysis::fit::{DeviceFit, FitInput, FitOptions, FitReport, Prediction};
 use memviz::facts::device::Devices;
-use memviz::play::Trust;
+use memviz::simulation::Trust;
 use rayon::prelude::*;
 use serde_json::Value;
 use std::collections::BTreeMap;

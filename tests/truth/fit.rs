@@ -8,8 +8,8 @@ use memviz::analysis::fit::{FitInput, FitOptions, FitReport, PredictedOverTime};
 use memviz::analysis::scene::{Part, Scene, SceneAxis};
 use memviz::input::alloc_conf::{Rest, parse};
 use memviz::model::Action;
-use memviz::play::Trust;
 use memviz::replay::Metric;
+use memviz::simulation::Trust;
 use memviz::wire;
 use serde_json::Value;
 use std::fs::File;
@@ -207,7 +207,7 @@ fn recordings_without_a_request_are_not_a_base() {
     let path = path.to_str().unwrap().to_owned();
     let fit = predict(&[(4, path.clone()), (8, path)], &FitOptions::default());
     assert!(
-        matches!(fit.refused, Some(Refusal::NotPlayed(4, because)) if because.contains("no allocations")),
+        matches!(fit.refused, Some(Refusal::NotSimulated(4, because)) if because.contains("no allocations")),
         "{fit:?}"
     );
 }

@@ -7,8 +7,8 @@ use memviz::analysis::advice::Saving;
 use memviz::analysis::simulate::SimulateOptions;
 use memviz::analysis::triage::TriageOptions;
 use memviz::input::alloc_conf::{Rest, parse};
-use memviz::play::{Run, Trust};
 use memviz::replay::Metric;
+use memviz::simulation::{Run, Trust};
 use serde_json::Value;
 
 const FOLDER: &str = "fixtures/h100";
@@ -93,7 +93,7 @@ fn what_a_cure_saves_is_predicted_for_a_gpu() {
     let mut judged = 0;
     for (name, recording, truth) in programs().filter(|(.., truth)| truth["cured"].is_object()) {
         let advice = recording.triage(&TriageOptions::default()).unwrap().devices.remove(0).advice.remove(0);
-        let Saving::Played { allocated, reserved, .. } = advice.saving else { panic!("{name}: not played") };
+        let Saving::Simulated { allocated, reserved, .. } = advice.saving else { panic!("{name}: not played") };
         let cured = &truth["cured"];
         let wanted = (bytes(cured, "max_allocated_bytes"), bytes(cured, "max_reserved_bytes"));
         assert_eq!((allocated.after, reserved.after), wanted, "{name}: {}", advice.change);

@@ -5,9 +5,9 @@ use memviz::Recording;
 use memviz::analysis::checkpoint::CheckpointOptions;
 use memviz::analysis::simulate::SimulateOptions;
 use memviz::input::alloc_conf::{self, Rest};
-use memviz::play::changes::{Change, Editor};
-use memviz::play::plans::{DevicePlans, Plan, PlanOptions};
-use memviz::play::{DEFAULT_CONTEXT, Outcome, Program, Reach, Run, Setup, Trust, play};
+use memviz::simulation::changes::{Change, Editor};
+use memviz::simulation::plans::{DevicePlans, Plan, PlanOptions};
+use memviz::simulation::{DEFAULT_CONTEXT, Outcome, Program, Reach, Run, Setup, Trust, simulate};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ const MEASURED: [(&str, u64, &[&str], u64); 11] = [
 ];
 
 /// Settings and changes, simulated on a device with this many bytes for the allocator.
-fn played(path: &str, bytes: u64, changes: &[&str]) -> Outcome {
+fn simulated(path: &str, bytes: u64, changes: &[&str]) -> Outcome {
     let recording = open(path);
     let devices = recording.devices();
     let device = &devices.all()[0];
@@ -62,7 +62,7 @@ fn played(path: &str, bytes: u64, changes: &[&str]) -> Outcome {
     let settings = settings.unwrap_or_else(|| recording.snapshot.settings.clone());
     let changes: Vec<Change> = changes.iter().map(|change| change.parse().unwrap()).collect();
     let edited = Editor::new(device).apply(&Program::of(device.track).unwrap(), &changes).unwrap();
-    play(&edited.program, &Setup::new(&settings, Some(bytes), 0))
+    simulate(&edited.program, &Setup::new(&settings, Some(bytes), 0))
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn programs_with_a_plan_need_what_it_says() {
     let mut wrong = Vec::new();
     for (model, mib, changes, counted) in MEASURED {
         let path = format!("{MORE_WHATIF}/p_{model}_before/snapshot.pickle.gz");
-        let outcome = played(&path, mib * MIB, changes);
+        let outcome = simulated(&path, mib * MIB, changes);
         let off = outcome.max_allocated.abs_diff(counted);
         if outcome.failure().is_some() || off * 100 > counted * 2 {
             let failed = outcome.failure().map_or("", |_| ", refused");

@@ -9,9 +9,9 @@ use memviz::analysis::simulate::SimulateOptions;
 use memviz::input::ReadOptions;
 use memviz::input::alloc_conf::{Rest, parse};
 use memviz::model::{AllocatorSettings, HOST_DEVICE};
-use memviz::play::plans::PlanOptions;
-use memviz::play::{Outcome, Program, Run, Search, SettingsAdvice, Setup, Trust, compare, play};
 use memviz::replay::{Track, replay};
+use memviz::simulation::plans::PlanOptions;
+use memviz::simulation::{Outcome, Program, Run, Search, SettingsAdvice, Setup, Trust, compare, simulate};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::path::Path;
@@ -86,18 +86,18 @@ fn so_are_those_of_strangers() {
         return;
     }
     let mut wrong = Vec::new();
-    let mut played = 0;
+    let mut simulated = 0;
     for name in names(STRANGERS).into_iter().filter(|name| name.ends_with(".pickle.gz")) {
         let path = format!("{STRANGERS}/{name}");
         let Ok(recording) = Recording::open(path.as_ref(), &ReadOptions::default()) else { continue };
         // One was edited by hand.
         if recording.anomalies() == 0 {
             wrong.extend(differences(&recording).into_iter().map(|difference| format!("{name}: {difference}")));
-            played += 1;
+            simulated += 1;
         }
     }
     crate::support::assert_none(&wrong);
-    assert!(played > 20, "{played}");
+    assert!(simulated > 20, "{simulated}");
 }
 
 /// The settings of a run of `capacity.json`.
@@ -130,12 +130,12 @@ fn predicts(folder: &str) {
     let mut wrong = Vec::new();
     for (name, truth) in truth.as_object().unwrap() {
         let settings = settings(name, truth);
-        let on = |total_mib: u64| play(&program, &Setup::new(&settings, Some(total_mib * MIB - CONTEXT), CONTEXT));
+        let on = |total_mib: u64| simulate(&program, &Setup::new(&settings, Some(total_mib * MIB - CONTEXT), CONTEXT));
         let smallest = truth["smallest_total_mib"].as_u64().unwrap();
         for (key, total) in [("at_80gib", 81920), ("at_smallest", smallest), ("at_2mib_less", smallest - 2)] {
-            for (figure, played) in figures(&on(total)) {
-                if truth[key][figure] != played {
-                    wrong.push(format!("{name} {key} {figure}: {played} instead of {}", truth[key][figure]));
+            for (figure, simulated) in figures(&on(total)) {
+                if truth[key][figure] != simulated {
+                    wrong.push(format!("{name} {key} {figure}: {simulated} instead of {}", truth[key][figure]));
                 }
             }
         }

@@ -9,8 +9,8 @@ use memviz::analysis::fit::{FitPlans, FitTogether};
 use memviz::analysis::simulate::SimulateOptions;
 use memviz::analysis::triage::TriageOptions;
 use memviz::input::alloc_conf::{parse, rest_of};
-use memviz::play::Trust;
-use memviz::play::plans::PlanOptions;
+use memviz::simulation::Trust;
+use memviz::simulation::plans::PlanOptions;
 use serde_json::Value;
 use std::path::Path;
 
@@ -70,7 +70,7 @@ fn fit_predicts_the_memory_of_two_fixes_together() {
     };
     let together = ask("flawed").together.into_iter().flatten().next().expect("two cures");
     assert_eq!(together.fixes.places, [0, 1]);
-    let Saving::Played { needs, allocated, .. } = together.fixes.saving else { panic!("not played") };
+    let Saving::Simulated { needs, allocated, .. } = together.fixes.saving else { panic!("not played") };
     let cured = ask("cured").plans.devices.remove(0).as_it_is.unwrap();
     assert_eq!((needs, allocated.after), (cured.needs, cured.outcome.max_allocated));
 }
@@ -113,7 +113,7 @@ fn with_plan(root: &str, name: &str) -> Vec<(bool, Option<String>)> {
         if !stories.all(|name| Some(name) == story["story"].as_str()) {
             return None;
         }
-        let Saving::Played { needs: Some(said), trust, .. } = fixes.saving else { return None };
+        let Saving::Simulated { needs: Some(said), trust, .. } = fixes.saving else { return None };
         let changes = plan.changes.into_iter().map(|planned| planned.change).collect();
         let mut options = SimulateOptions::default().changes(changes).capacity(Some(capacity)).context(Some(0));
         let rest = rest_of(&fixed.snapshot.settings);
@@ -148,7 +148,7 @@ fn needs(root: &str, name: &str) -> Option<Result<(), String>> {
     let flawed = ask(name);
     let mut cures = flawed.fixes.into_iter().flatten();
     let cure = cures.find(|cure| Some(cure.advice.kind.name()) == story["story"].as_str())?;
-    let Saving::Played { needs: Some(said), trust, .. } = cure.advice.saving else { return None };
+    let Saving::Simulated { needs: Some(said), trust, .. } = cure.advice.saving else { return None };
     let truth = ask(&cured(name)).plans.devices.iter().find_map(|device| device.as_it_is.as_ref()?.needs)?;
     let is_off = trust != Trust::Uncertain && said.abs_diff(truth) > truth / 1000 * MOST_OFF_NEEDS;
     Some(if is_off { Err(format!("{name}: the cured program needs {truth} bytes, not {said}")) } else { Ok(()) })
@@ -164,7 +164,7 @@ fn problems(root: &str) -> Vec<String> {
 fn case(root: &str, name: String) -> Case {
     let story = serde_json::from_str(&read_text(&format!("{root}/{name}/story.json"))).unwrap();
     let recording: Recording = open(&format!("{root}/{name}/snapshot.pickle.gz"));
-    let options = TriageOptions::default().plays(Simulate::All);
+    let options = TriageOptions::default().simulate(Simulate::All);
     let advice = recording.triage(&options).unwrap().devices.into_iter().flat_map(|device| device.advice);
     Case { name, story, advice: advice.collect() }
 }
@@ -219,7 +219,7 @@ fn bytes(advice: &Advice, story: &Value) -> Vec<String> {
 
 /// What is wrong with the savings: uncertain savings may be off, but a lower bound must hold.
 fn figures(saving: &Saving, story: &Value, truth: &Value) -> Vec<String> {
-    let Saving::Played { allocated, reserved, trust, reserved_trust, at_least, .. } = saving else {
+    let Saving::Simulated { allocated, reserved, trust, reserved_trust, at_least, .. } = saving else {
         return vec!["not played".to_owned()];
     };
     let is_off = |metric: &str, said: &Lowered, trust: Trust, is_bound: bool| {

@@ -7,8 +7,8 @@ use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::model::FrameId;
 use crate::model::bytes::Bytes;
-use crate::play::changes::Lives;
 use crate::replay::{Allocation, History, Metric};
+use crate::simulation::changes::Lifetimes;
 use std::collections::HashSet;
 
 /// Functions of `torch.nn.functional` that allocate nothing when called with `inplace=True`.
@@ -75,10 +75,10 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
         fixes: vec![Fix::new(
             format!("call {function} with inplace=True"),
             [format!("x = F.{function}(x, inplace=True)  # a module takes inplace=True when it is created")],
-            Lives {
+            Lifetimes {
                 removed: pairs.iter().map(|&(_, result)| result).collect(),
                 freed: pairs.iter().map(|&(input, result)| (input, block(result).freed.saturating_sub(1))).collect(),
-                ..Lives::default()
+                ..Lifetimes::default()
             },
         )],
     }]

@@ -15,8 +15,8 @@ use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
-use crate::play::changes::Lives;
 use crate::replay::{Instant, NEVER};
+use crate::simulation::changes::Lifetimes;
 use std::collections::BTreeMap;
 
 /// Smaller blocks are not worth reporting as batches.
@@ -73,7 +73,7 @@ fn queued(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
     // A batch is used from the release of the previous one on: before that, where its line rebinds the variable.
     let next = left.chunks(tensors).next();
     let lives = |is_bound: bool| {
-        let mut lives = Lives::default();
+        let mut lives = Lifetimes::default();
         for (gone, batch) in batches.iter().map(|batch| freed(batch)).zip(batches[1..].iter().copied().chain(next)) {
             let at = if is_bound { gone - 1 } else { gone };
             let early = batch.iter().filter(|index| block(index).born < at);
@@ -110,9 +110,9 @@ fn stored(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
     let tensors = 1 + blocks[1..].iter().position(|index| size(index) == size(&blocks[0]))?;
     let passes_before = |index: &u32| starts.partition_point(|&start| start < block(index).born);
     let lists: Vec<&[u32]> = blocks.chunk_by(|a, b| passes_before(a) == passes_before(b)).collect();
-    let mut lives = Lives {
+    let mut lives = Lifetimes {
         doubt: Some("the recording does not show whether each step uses a different batch"),
-        ..Lives::default()
+        ..Lifetimes::default()
     };
     let mut is_one_each = true;
     for (place, list) in lists.iter().enumerate() {
@@ -165,7 +165,7 @@ struct Epoch {
 impl Epoch {
     /// Adds what changes if the batches are moved to the device one at a time, and returns whether there is one for
     /// each pass. Returns `None` if this is no list of batches with this number of tensors.
-    fn add(&self, device: &Device<'_>, list: &[u32], tensors: usize, lives: &mut Lives) -> Option<bool> {
+    fn add(&self, device: &Device<'_>, list: &[u32], tensors: usize, lives: &mut Lifetimes) -> Option<bool> {
         let block = |index: &u32| device.history().allocations[*index as usize];
         let size = |index: &u32| block(index).requested;
         let (first, last) = (*self.starts.first()?, *self.backward.last()?);

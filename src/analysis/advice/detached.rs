@@ -9,8 +9,8 @@ use crate::facts::device::Device;
 use crate::facts::training::Category;
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
-use crate::play::changes::{Editor, Lives};
 use crate::replay::{Allocation, History, Instant, NEVER};
+use crate::simulation::changes::{Editor, Lifetimes};
 use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
@@ -144,7 +144,8 @@ fn finding(device: &Device<'_>, line: FrameId, parts: &[Part]) -> Option<Finding
     }
     let freed = |index: u32| device.track.allocation(index as usize).map_or(NEVER, |made| made.freed);
     let releases = Editor::new(device).releases_without_backward(passes, &blocks).into_iter();
-    let lives = Lives { freed: releases.filter(|&(index, at)| at < freed(index)).collect(), ..Lives::default() };
+    let lives =
+        Lifetimes { freed: releases.filter(|&(index, at)| at < freed(index)).collect(), ..Lifetimes::default() };
     let bytes = |part: &Part| part.graph.iter().map(|(_, made)| made.size).fold(0, u64::saturating_add);
     let most = parts.iter().map(bytes).max()?;
     Some(Finding {

@@ -16,8 +16,8 @@ use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, PlaceId, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
-use crate::play::changes::Lives;
 use crate::replay::{Allocation, Instant, NEVER};
+use crate::simulation::changes::Lifetimes;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Least share of a copy's bytes, in percent, in blocks with the sizes of parameters.
@@ -412,7 +412,7 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64, doubt:
             vec!["best = {name: value.cpu() for name, value in model.state_dict().items()}"],
         ),
     };
-    let lives = Lives { removed: blocks.iter().map(|&(index, _)| index).collect(), doubt, ..Lives::default() };
+    let lives = Lifetimes { removed: blocks.iter().map(|&(index, _)| index).collect(), doubt, ..Lifetimes::default() };
     Finding {
         kind: RuleKind::DuplicateModel,
         line: Some(FrameId(line)),

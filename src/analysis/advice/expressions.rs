@@ -8,8 +8,8 @@ use crate::facts::device::Device;
 use crate::facts::training::Phase;
 use crate::model::FrameId;
 use crate::model::bytes::Bytes;
-use crate::play::changes::Lives;
 use crate::replay::{Allocation, Metric};
+use crate::simulation::changes::Lifetimes;
 
 /// Tensors are reported from 1/N of the peak on.
 const NOTABLE_PART: u64 = 20;
@@ -127,7 +127,7 @@ fn lines_around<'d>(device: &'d Device<'_>, last: u32, chain: &Chain) -> impl It
 
 /// The finding for an expression, with all chains that its line computes.
 fn finding(device: &Device<'_>, named: &Chain, from: Origin, is_even: bool, chains: &[Chain]) -> Option<Finding> {
-    let (mut in_place, mut uncast) = (Lives::default(), Some(Lives::default()));
+    let (mut in_place, mut uncast) = (Lifetimes::default(), Some(Lifetimes::default()));
     for chain in chains.iter().filter(|chain| chain.line == named.line) {
         let (Some(origin), Some(&first), Some(&last)) =
             (origin(device, chain, is_even), chain.results.first(), chain.results.last())
@@ -162,10 +162,14 @@ fn finding(device: &Device<'_>, named: &Chain, from: Origin, is_even: bool, chai
     } else {
         "x = x.sub_(mean).div_(std)  # if it was (x - mean) / std"
     };
-    let in_place = Fix::new(change, [code], Lives { doubt: Some(UNKNOWN_OPERATOR), ..in_place });
+    let in_place = Fix::new(change, [code], Lifetimes { doubt: Some(UNKNOWN_OPERATOR), ..in_place });
     let uncast = uncast.map(|uncast| {
         let code = "x = x.sub_(mean).div_(std)  # if it was ((x.to(dtype) - mean) / std).to(x.dtype)";
-        Fix::new("compute in place, in the tensor's own dtype", [code], Lives { doubt: Some(UNKNOWN_DTYPE), ..uncast })
+        Fix::new(
+            "compute in place, in the tensor's own dtype",
+            [code],
+            Lifetimes { doubt: Some(UNKNOWN_DTYPE), ..uncast },
+        )
     });
     Some(Finding {
         kind: RuleKind::Temporary,

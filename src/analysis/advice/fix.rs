@@ -2,7 +2,7 @@
 
 use super::RuleKind;
 use crate::model::{AllocatorSettings, FrameId};
-use crate::play::changes::{Change, Lives};
+use crate::simulation::changes::{Change, Lifetimes};
 
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
@@ -21,14 +21,14 @@ pub(super) struct Fix {
     /// Its effect; the one that saves least if a fact is unknown.
     pub edit: Edit,
     /// The effect that saves most, and the unrecorded fact that decides between the two.
-    pub most: Option<(Lives, &'static str)>,
+    pub most: Option<(Lifetimes, &'static str)>,
 }
 
 /// What a fix changes in the simulated program.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Edit {
     /// Changes to single blocks: shorter lives, smaller sizes, or removed.
-    pub lives: Lives,
+    pub lives: Lifetimes,
     /// Changes that `memviz simulate` has by name.
     pub changes: Vec<Change>,
     pub settings: Option<AllocatorSettings>,
@@ -50,8 +50,8 @@ impl Fix {
     pub fn up_to<S: Into<String>>(
         change: impl Into<String>,
         code: impl IntoIterator<Item = S>,
-        least: Lives,
-        most: Lives,
+        least: Lifetimes,
+        most: Lifetimes,
         unknown: &'static str,
     ) -> Self {
         Self { most: (least != most).then_some((most, unknown)), ..Self::new(change, code, least) }
@@ -64,14 +64,14 @@ impl Edit {
     }
 
     /// The changes to single blocks, if there are no other ones: only these can be combined with other fixes.
-    pub fn only_lives(&self) -> Option<&Lives> {
+    pub fn only_lives(&self) -> Option<&Lifetimes> {
         let is_only = self.changes.is_empty() && self.settings.is_none() && self.unsimulated.is_none();
         is_only.then_some(&self.lives)
     }
 }
 
-impl From<Lives> for Edit {
-    fn from(lives: Lives) -> Self {
+impl From<Lifetimes> for Edit {
+    fn from(lives: Lifetimes) -> Self {
         Self { lives, ..Self::default() }
     }
 }

@@ -11,8 +11,8 @@ use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::FrameId;
 use crate::model::bytes::Bytes;
-use crate::play::changes::Lives;
 use crate::replay::{Allocation, Metric};
+use crate::simulation::changes::Lifetimes;
 
 /// A copy is reported from 1/N of the peak on.
 const NOTABLE_PART: u64 = 20;
@@ -54,10 +54,10 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
         fixes: vec![Fix::new(
             "if this line copies all gradients to compute their norm, compute the norm of each gradient separately",
             ["norm = torch.stack([p.grad.norm() for p in parameters]).norm()  # the norm of all gradients"],
-            Lives {
+            Lifetimes {
                 removed: again.map(|(index, ..)| index).collect(),
                 doubt: Some("the recording does not show what the tensor is for"),
-                ..Lives::default()
+                ..Lifetimes::default()
             },
         )],
     }]

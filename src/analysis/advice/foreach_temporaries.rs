@@ -16,8 +16,8 @@ use crate::facts::device::Device;
 use crate::facts::training::Category;
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
-use crate::play::changes::Lives;
 use crate::replay::{Metric, NEVER};
+use crate::simulation::changes::Lifetimes;
 use std::collections::BTreeMap;
 
 /// Optimizers of `torch.optim` that have a fused implementation for CUDA; that of `Adagrad` runs on the CPU only.
@@ -97,7 +97,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
     let code =
         |option: &str| [format!("optimizer = torch.optim.{}(parameters, ..., {option}){}", class(name), also(name))];
     let (cost, fix) = if scratch.is_fusable {
-        let lives = Lives { removed: scratch.blocks.clone(), ..Lives::default() };
+        let lives = Lifetimes { removed: scratch.blocks.clone(), ..Lifetimes::default() };
         (None, Fix::new("pass fused=True to the optimizer that steps here", code("fused=True"), lives))
     } else {
         let [least, most] = AT_ONCE.iter().find(|(other, _)| *other == name).map_or(OF_OTHERS, |(_, at_once)| *at_once);
@@ -121,10 +121,10 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
 }
 
 /// The temporaries if each parameter has this many of its own size, freed before those of the next parameter.
-fn one_parameter_at_a_time(device: &Device<'_>, blocks: &[u32], at_once: u64) -> Lives {
+fn one_parameter_at_a_time(device: &Device<'_>, blocks: &[u32], at_once: u64) -> Lifetimes {
     let block = |index: u32| device.history().allocations[index as usize];
     let step = |index: u32| device.phases().span(block(index).born.saturating_sub(1)).map(|span| span.start);
-    let mut lives = Lives::default();
+    let mut lives = Lifetimes::default();
     for of_step in blocks.chunk_by(|&one, &other| step(one) == step(other)) {
         let sizes: Vec<u64> = of_step.iter().map(|&index| block(index).requested).collect();
         // Each operator allocates a block for each parameter.

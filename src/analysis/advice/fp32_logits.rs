@@ -17,9 +17,9 @@ use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::FrameId;
 use crate::model::bytes::Bytes;
-use crate::play::changes::{Change, Editor, Lives, LogitsSizes, chunked_loss, is_plain_loss};
-use crate::play::program;
 use crate::replay::{Allocation, Metric};
+use crate::simulation::changes::{Change, Editor, Lifetimes, LogitsSizes, chunked_loss, is_plain_loss};
+use crate::simulation::program;
 use std::cmp::Reverse;
 
 /// Number of chunks to simulate: more chunks save little more.
@@ -143,7 +143,7 @@ fn scored(device: &Device<'_>) -> Option<Finding> {
             Bytes(blocks[first].size),
             Bytes(at_peak(first))
         ), cost: None, fixes: vec![Fix::new(format!("compute logits and loss in {PIECES} chunks of tokens"), [format!("chunks = zip(hidden.flatten(0, 1).chunk({PIECES}), targets.flatten().chunk({PIECES}))"), "loss = sum(F.cross_entropy(head(h).float(), t, reduction=\"sum\") for h, t in chunks) / targets.numel()"
-                .to_owned()], Lives { resized, ..Lives::default() })] })
+                .to_owned()], Lifetimes { resized, ..Lifetimes::default() })] })
 }
 
 /// The line that casts the logits to float32, and true; otherwise the line of the loss, and false. And the sizes of the logits.

@@ -17,8 +17,8 @@ use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::FrameId;
 use crate::model::bytes::Bytes;
-use crate::play::changes::{Editor, Lives};
 use crate::replay::{Allocation, Instant, Metric, NEVER};
+use crate::simulation::changes::{Editor, Lifetimes};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Least number of optimizer steps after which memviz concludes that the optimizer does not update weights without state.
@@ -230,7 +230,7 @@ fn never_cleared(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     Some(freeze(line, evidence, lives))
 }
 
-fn freeze(line: Option<FrameId>, evidence: String, lives: Lives) -> Finding {
+fn freeze(line: Option<FrameId>, evidence: String, lives: Lifetimes) -> Finding {
     Finding {
         kind: RuleKind::OptimizerStatesOfFrozen,
         line,
@@ -256,7 +256,7 @@ pub(super) fn frozen(
     calls: &ModelCalls,
     removed: Vec<u32>,
     may_be_trained: impl Fn(u64) -> bool,
-) -> Lives {
+) -> Lifetimes {
     let unused: HashSet<u32> = removed.iter().copied().collect();
     let is_gradient = |index: u32| device.categories().get(index as usize).category == Category::Gradient;
     let gradients = |call: &ModelCall| -> Vec<(u32, Allocation)> {
@@ -266,7 +266,7 @@ pub(super) fn frozen(
     let is_trained = |(index, made): &&(u32, Allocation)| !unused.contains(index) && may_be_trained(made.requested);
     let trained: Vec<&ModelCall> = calls.all.iter().filter(|call| call.backward.is_some()).collect();
     let counts: Vec<usize> = trained.iter().map(|call| gradients(call).iter().filter(is_trained).count()).collect();
-    let mut lives = Lives { removed, ..Lives::default() };
+    let mut lives = Lifetimes { removed, ..Lifetimes::default() };
     // If a pass adds to the gradients of an earlier pass, its last gradient cannot be recognized.
     let is_known = counts.first().is_some_and(|&count| count > 0 && counts.iter().all(|&other| other == count));
     let mut is_whole = is_known;

@@ -16,8 +16,8 @@ use crate::facts::device::Device;
 use crate::facts::training::{Category, PlaceId, Role};
 use crate::model::FrameId;
 use crate::model::bytes::Bytes;
-use crate::play::changes::Lives;
 use crate::replay::{Allocation, History, Instant, NEVER};
+use crate::simulation::changes::Lifetimes;
 use std::collections::HashMap;
 
 pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
@@ -64,7 +64,7 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     let evaluations = evaluations.iter().map(|evaluation| span(evaluation).0);
     let steps = calls.all.iter().zip(&trained).filter(|(_, trained)| **trained).map(|(call, _)| call.start);
     let drops = Drops { evaluations: evaluations.collect(), steps: steps.collect() };
-    let mut lives = Lives { freed: drops.freed(device, calls, &kept), ..Lives::default() };
+    let mut lives = Lifetimes { freed: drops.freed(device, calls, &kept), ..Lifetimes::default() };
     lives.freed.sort_unstable();
     vec![Finding {
         kind: RuleKind::GradsKept,

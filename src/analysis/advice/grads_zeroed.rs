@@ -10,8 +10,8 @@ use super::{Finding, Fix, RuleKind};
 use crate::facts::training::Category;
 use crate::model::DEFAULT_POOL;
 use crate::model::bytes::Bytes;
-use crate::play::changes::Lives;
 use crate::replay::Allocation;
+use crate::simulation::changes::Lifetimes;
 
 /// One finding, if gradients are never freed although an optimizer steps between the backward passes that add to them.
 pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
@@ -50,7 +50,7 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
         fixes: vec![Fix::new(
             "free the gradients before the forward pass instead of filling them with zeros",
             ["optimizer.zero_grad(set_to_none=True)  # before the model is called"],
-            Lives { freed, ..Lives::default() },
+            Lifetimes { freed, ..Lifetimes::default() },
         )],
     }]
 }

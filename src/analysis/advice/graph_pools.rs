@@ -13,7 +13,7 @@ use super::{Finding, Fix, RuleKind};
 use crate::facts::grouping::private_pools::{PoolKind, PrivatePools};
 use crate::model::bytes::Bytes;
 use crate::model::{PoolId, StackId};
-use crate::play::changes::Lives;
+use crate::simulation::changes::Lifetimes;
 use std::collections::BTreeMap;
 
 pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
@@ -52,7 +52,10 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
         fixes: vec![Fix::new(
             "capture the CUDA graphs into one pool",
             ["with torch.cuda.graph(graph, pool=first_graph.pool()):  # the largest shape first"],
-            Lives { beside: others.iter().flatten().map(|&block| (block, *first)).collect(), ..Lives::default() },
+            Lifetimes {
+                beside: others.iter().flatten().map(|&block| (block, *first)).collect(),
+                ..Lifetimes::default()
+            },
         )],
     }]
 }

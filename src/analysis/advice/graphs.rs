@@ -11,8 +11,8 @@ use super::variables::{Function, frame_of_function};
 use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::model::{FrameId, StackId};
-use crate::play::changes::{Editor, Lives};
 use crate::replay::{Allocation, Instant, NEVER};
+use crate::simulation::changes::{Editor, Lifetimes};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What a recording cannot show about a stored graph.
@@ -95,14 +95,14 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
     }
 
     /// A number is stored. If a variable holds the last result, its graph stays live until the next one is built.
-    fn stored(&self, is_bound: bool) -> Lives {
+    fn stored(&self, is_bound: bool) -> Lifetimes {
         let gone = |graph: &Graph| if is_bound { graph.again } else { graph.done };
         let of_graph = |graph: &Graph| {
             let at = gone(graph);
             let blocks = graph.blocks.iter().filter(|kept| at < kept.made.freed && !(is_bound && kept.may_be_input));
             blocks.map(|kept| (kept.index, at)).collect::<Vec<_>>()
         };
-        let mut lives = Lives { freed: self.all.iter().flat_map(of_graph).collect(), ..Lives::default() };
+        let mut lives = Lifetimes { freed: self.all.iter().flat_map(of_graph).collect(), ..Lifetimes::default() };
         // The holder of the results may also hold the inputs.
         lives.freed.extend(self.inputs.iter().filter(|_| !is_bound).filter_map(|&(place, index, rebound)| {
             let at = self.all.get(place).map_or(rebound, |graph| gone(graph).max(rebound));
@@ -111,7 +111,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         lives
     }
 
-    fn without(&self, known: &BTreeMap<u32, Instant>, is_bound: bool) -> Lives {
+    fn without(&self, known: &BTreeMap<u32, Instant>, is_bound: bool) -> Lifetimes {
         let mut freed = known.clone();
         for (call, graph) in self.of_line.iter().zip(&self.all) {
             for (place, kept) in graph.blocks.iter().enumerate() {
@@ -134,7 +134,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
             freed.entry(index).or_insert(rebound);
         }
         let ends = |index: u32| self.device.track.allocation(index as usize).map_or(NEVER, |made| made.freed);
-        Lives { freed: freed.into_iter().filter(|&(index, at)| at < ends(index)).collect(), ..Lives::default() }
+        Lifetimes { freed: freed.into_iter().filter(|&(index, at)| at < ends(index)).collect(), ..Lifetimes::default() }
     }
 
     fn line(&self, index: u32) -> Option<FrameId> {
@@ -161,7 +161,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
     }
 
     /// The fix that builds no graph; `known` says when blocks would be freed, where the caller knows that better.
-    fn make_no_graph(&self, known: Option<&Lives>) -> Fix {
+    fn make_no_graph(&self, known: Option<&Lifetimes>) -> Fix {
         let mut all = self.released_by_modules();
         all.extend(known.into_iter().flat_map(|lives| lives.freed.iter().copied()));
         Fix::up_to(
@@ -183,7 +183,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
 
     /// Graphs that no backward pass frees, with both fixes; `known` says when blocks would be freed under `no_grad`,
     /// where the caller knows that better.
-    pub fn finding(&self, line: Option<FrameId>, evidence: String, known: Option<&Lives>) -> Finding {
+    pub fn finding(&self, line: Option<FrameId>, evidence: String, known: Option<&Lifetimes>) -> Finding {
         finding(line, evidence, vec![self.make_no_graph(known), self.store_a_number()])
     }
 

@@ -17,8 +17,8 @@ use crate::facts::device::Device;
 use crate::facts::training::{Phase, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
-use crate::play::changes::{Lives, is_log_softmax};
 use crate::replay::{Allocation, History, Instant, Metric, NEVER};
+use crate::simulation::changes::{Lifetimes, is_log_softmax};
 use std::collections::HashSet;
 
 /// Outputs are reported from 1/N of the peak on.
@@ -42,7 +42,7 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
 fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0) as u64;
     let least = (peak / NOTABLE_PART).max(1);
-    let mut lives = Lives::default();
+    let mut lives = Lifetimes::default();
     let (mut most, mut line) = (0, None);
     let trained: Vec<(&ModelCall, Instant)> =
         of_line.iter().filter_map(|call| Some((*call, call.backward.as_ref()?.start))).collect();

@@ -23,8 +23,8 @@ use crate::facts::training::{Category, Phase, PlaceId, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::parallel;
-use crate::play::changes::{Editor, Lives};
 use crate::replay::{Allocation, Instant, Metric, NEVER};
+use crate::simulation::changes::{Editor, Lifetimes};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
@@ -348,7 +348,7 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
     let inner = inner(device, of_line, &of_stack);
     // Only the program decides whether a variable keeps the last result until the next one is computed.
     let lives = |is_bound: bool| {
-        let mut lives = Lives::default();
+        let mut lives = Lifetimes::default();
         for blocks in of_stack.values() {
             let gone = |born: Instant, again: Instant| {
                 let next = calls.all.iter().find(|call| call.start > born && !is_of_round(call)).map(|call| call.start);

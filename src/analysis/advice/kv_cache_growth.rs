@@ -14,8 +14,8 @@ use crate::facts::device::Device;
 use crate::facts::training::Role;
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
-use crate::play::changes::Lives;
 use crate::replay::{Allocation, History, Instant};
+use crate::simulation::changes::Lifetimes;
 use crate::sorting::SortRows;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -138,7 +138,7 @@ fn caches(device: &Device<'_>, blocks: &[u32]) -> Vec<Cache> {
 fn finding(device: &Device<'_>, line: FrameId, caches: &[Cache]) -> Finding {
     let history = device.history();
     let block = |index: u32| history.allocations[index as usize];
-    let mut lives = Lives::default();
+    let mut lives = Lifetimes::default();
     let seeds = seeds(device, caches);
     let before = seeds.first().map(|&seed| block(seed).born.saturating_sub(1));
     for cache in caches {
@@ -190,10 +190,10 @@ fn finding(device: &Device<'_>, line: FrameId, caches: &[Cache]) -> Finding {
 }
 
 /// Nothing that is appended stays on the device. Code outside of modules may append results; a model reads its cache.
-fn collected(device: &Device<'_>, caches: &[Cache]) -> Option<Lives> {
+fn collected(device: &Device<'_>, caches: &[Cache]) -> Option<Lifetimes> {
     let copies: Vec<u32> = caches.iter().flat_map(|cache| cache.copies.iter().copied()).collect();
     let is_plain = |index: &u32| device.roles().role(device.track.stack_of(*index as usize)) == Role::Plain;
-    copies.iter().all(is_plain).then(|| Lives { removed: copies, ..Lives::default() })
+    copies.iter().all(is_plain).then(|| Lifetimes { removed: copies, ..Lifetimes::default() })
 }
 
 /// The copy from before the recording from which the first recorded one is computed.

@@ -9,8 +9,8 @@ use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::FrameId;
 use crate::model::bytes::Bytes;
-use crate::play::changes::Lives;
 use crate::replay::Metric;
+use crate::simulation::changes::Lifetimes;
 use std::collections::BTreeMap;
 
 /// Least number of copies that a line makes, and of backward passes after which copies without states count as not updated.
@@ -154,8 +154,8 @@ fn finding(device: &Device<'_>, line: FrameId, copies: usize, unused: &[u32], ha
         fixes: vec![Fix::up_to(
             "make float32 copies only of the weights that are trained",
             ["copies = [p.detach().float() for p in model.parameters() if p.requires_grad]  # freeze the other weights first"],
-            Lives { removed: unused.to_vec(), ..Lives::default() },
-            Lives { removed: unused.iter().copied().chain(clones).collect(), ..Lives::default() },
+            Lifetimes { removed: unused.to_vec(), ..Lifetimes::default() },
+            Lifetimes { removed: unused.iter().copied().chain(clones).collect(), ..Lifetimes::default() },
             "memviz infers whether a copy in the weight's own dtype precedes each of these copies",
         )],
     })

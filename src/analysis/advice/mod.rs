@@ -50,8 +50,8 @@ pub use what_if::{Attempt, FixSearch, OverTime, WhatIf};
 
 use crate::facts::device::Device;
 use crate::parallel;
-use crate::play::Trust;
-use crate::play::changes::Lives;
+use crate::simulation::Trust;
+use crate::simulation::changes::Lifetimes;
 use crate::sorting::SortRows;
 use fix::{Edit, Finding, Fix};
 use foldhash::fast::RandomState;
@@ -97,7 +97,7 @@ pub struct Alternative {
     pub change: String,
     pub code: Vec<String>,
     pub saving: Saving,
-    lives: Lives,
+    lives: Lifetimes,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +111,7 @@ pub(crate) struct First {
     /// Their places in the list, counted from 0.
     pub places: Vec<usize>,
     /// What they change; none of them is uncertain, unless it is a bound.
-    pub lives: Lives,
+    pub lives: Lifetimes,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,13 +152,13 @@ impl Simulate {
 const MOST_FOUND: usize = 48;
 
 /// Changes to the program of a device: the largest saving for its cost first.
-pub fn advice(device: &Device<'_>, plays: Simulate) -> Vec<Advice> {
-    advice_of(device, plays, |_| true)
+pub fn advice(device: &Device<'_>, simulate: Simulate) -> Vec<Advice> {
+    advice_of(device, simulate, |_| true)
 }
 
 /// The entries of that list about some of the mistakes; only these are simulated.
-pub(crate) fn advice_of(device: &Device<'_>, plays: Simulate, is_wanted: fn(RuleKind) -> bool) -> Vec<Advice> {
-    let found = found(device, plays, is_wanted);
+pub(crate) fn advice_of(device: &Device<'_>, simulate: Simulate, is_wanted: fn(RuleKind) -> bool) -> Vec<Advice> {
+    let found = found(device, simulate, is_wanted);
     found.map_or_else(Vec::new, |(_, advice)| advice.into_iter().map(|(advice, _)| advice).collect())
 }
 
@@ -166,23 +166,23 @@ pub(crate) fn advice_of(device: &Device<'_>, plays: Simulate, is_wanted: fn(Rule
 /// other changes to the program, if there are any.
 pub(crate) fn advice_together(
     device: &Device<'_>,
-    plays: Simulate,
+    simulate: Simulate,
     first: usize,
 ) -> (Vec<Advice>, Option<Together>, Option<First>) {
-    let Some((trial, all)) = found(device, plays, |_| true) else { return (Vec::new(), None, None) };
+    let Some((trial, all)) = found(device, simulate, |_| true) else { return (Vec::new(), None, None) };
     let lives = all.iter().take(first).enumerate().filter_map(|(place, (advice, edit))| {
         match (edit.only_lives(), &advice.saving) {
-            (Some(lives), Saving::Played { trust, at_least, .. }) => {
+            (Some(lives), Saving::Simulated { trust, at_least, .. }) => {
                 Some((place, lives, *trust == Trust::Uncertain && !at_least))
             }
             _ => None,
         }
     });
-    let lives: Vec<(usize, &Lives, bool)> = lives.collect();
+    let lives: Vec<(usize, &Lifetimes, bool)> = lives.collect();
     let merged = |wanted: fn(bool) -> bool| {
         let wanted = || lives.iter().filter(|&&(_, _, is_doubted)| wanted(is_doubted));
         let places: Vec<usize> = wanted().map(|&(place, ..)| place).collect();
-        (places, Lives::merged(wanted().map(|&(_, lives, _)| lives)))
+        (places, Lifetimes::merged(wanted().map(|&(_, lives, _)| lives)))
     };
     let (places, all_lives) = merged(|_| true);
     let saving = (places.len() > 1).then(|| trial.saving(&all_lives.into())).flatten();
@@ -196,15 +196,15 @@ pub(crate) fn advice_together(
 /// The findings with their fixes, and the trial that simulates them.
 fn found<'d, 'a>(
     device: &'d Device<'a>,
-    plays: Simulate,
+    simulate: Simulate,
     is_wanted: fn(RuleKind) -> bool,
 ) -> Option<(Trial<'d, 'a>, Vec<(Advice, Edit)>)> {
-    let mut candidates = candidates(device, plays.covers(device));
+    let mut candidates = candidates(device, simulate.covers(device));
     candidates.retain(|finding| is_wanted(finding.kind));
     if candidates.is_empty() {
         return None;
     }
-    let trial = plays.trial(device);
+    let trial = simulate.trial(device);
     let advice = parallel::filter_map(candidates, |finding| trial.advice(finding));
     let advice = best(&trial, advice);
     Some((trial, advice))

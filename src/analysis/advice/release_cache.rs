@@ -16,8 +16,8 @@ use crate::facts::device::Device;
 use crate::facts::training::Phase;
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
-use crate::play::changes::Lives;
 use crate::replay::{Instant, Metric};
+use crate::simulation::changes::Lifetimes;
 
 /// At least 1/N of the peak of reserved memory stays reserved and free.
 const PART_LEFT: i64 = 5;
@@ -57,7 +57,7 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
         fixes: vec![Fix::new(
             format!("call torch.cuda.empty_cache() once {place}"),
             ["torch.cuda.empty_cache()  # once, not in the loop"],
-            Lives { emptied: vec![boundary.end], ..Lives::default() },
+            Lifetimes { emptied: vec![boundary.end], ..Lifetimes::default() },
         )],
     }]
 }

@@ -17,8 +17,8 @@ use crate::facts::device::Device;
 use crate::facts::training::Role;
 use crate::model::StackId;
 use crate::model::bytes::Bytes;
-use crate::play::changes::Lives;
 use crate::replay::{Allocation, Instant, NEVER};
+use crate::simulation::changes::Lifetimes;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -60,7 +60,7 @@ pub(super) fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept
         Some(end.map_or(NEVER, |end| end.born))
     };
     let lives = |is_bound: bool| {
-        let mut lives = Lives::default();
+        let mut lives = Lifetimes::default();
         for call in of_line {
             let Some(backward) = &call.backward else { continue };
             // The pass frees the blocks of the call, the newest first; after that it goes on through older graphs.

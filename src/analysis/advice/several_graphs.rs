@@ -19,8 +19,8 @@ use crate::facts::device::Device;
 use crate::facts::training::{Category, Role};
 use crate::model::FrameId;
 use crate::model::bytes::Bytes;
-use crate::play::changes::Lives;
 use crate::replay::{Allocation, Instant};
+use crate::simulation::changes::Lifetimes;
 use std::collections::HashSet;
 use std::ops::Range;
 
@@ -58,7 +58,7 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     {
         return Vec::new();
     }
-    let mut lives = Lives::default();
+    let mut lives = Lifetimes::default();
     for round in &rounds {
         let done = |graph: &[(u32, Allocation)]| graph.iter().map(|(_, made)| made.born).max().unwrap_or(0);
         for graph in &round.graphs[..round.graphs.len() - 1] {

@@ -17,8 +17,8 @@ use crate::facts::device::Device;
 use crate::facts::training::{Category, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, PoolId, Segment, StackId};
-use crate::play::changes::Lives;
 use crate::replay::{History, NEVER};
+use crate::simulation::changes::Lifetimes;
 use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,12 +115,12 @@ fn finding(device: &Device<'_>, number: u64, stream: &Stream, (main_number, main
         fixes: vec![Fix::new(
             format!("run this code on the {name}"),
             code,
-            Lives {
+            Lifetimes {
                 beside: stream.blocks.iter().map(|&block| (block, other)).collect(),
                 removed: second_workspaces(device, main, stream),
                 // With one stream, no free waits for another stream (`record_stream`).
                 freed: waiting.collect(),
-                ..Lives::default()
+                ..Lifetimes::default()
             },
         )],
     })

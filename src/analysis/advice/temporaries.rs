@@ -7,8 +7,8 @@ use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Phases, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{StackId, StrId};
-use crate::play::changes::Lives;
 use crate::replay::{Allocation, Metric, NEVER};
+use crate::simulation::changes::Lifetimes;
 use std::collections::BTreeMap;
 
 /// In-place operators may also need fewer than this many at once.
@@ -84,7 +84,7 @@ fn finding(device: &Device<'_>, blocks: &[u32]) -> Option<Finding> {
         fixes: vec![Fix::new(
             "compute the update in place, or use a torch.optim optimizer with fused=True",
             ["p.addcdiv_(m, v.sqrt().add_(eps), value=-lr)"],
-            Lives { removed, ..Lives::default() },
+            Lifetimes { removed, ..Lifetimes::default() },
         )],
     })
 }

@@ -4,9 +4,9 @@ use super::{Advice, Alternative, CodeLine, Edit, Finding, Fix};
 use crate::facts::device::Device;
 use crate::model::bytes::Bytes;
 use crate::model::{AllocatorSettings, FrameId};
-use crate::play::changes::{Edited, Editor, Lives};
-use crate::play::{Outcome, Program, Simulator, Trust, play, program};
 use crate::replay::Metric;
+use crate::simulation::changes::{Edited, Editor, Lifetimes};
+use crate::simulation::{Outcome, Program, Simulator, Trust, program, simulate};
 
 /// A saving below this fraction (1/N) of the peak, or of fewer bytes, is not reported.
 const NOTABLE_PART: u64 = 100;
@@ -23,7 +23,7 @@ const FROM_THE_START: &str =
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Saving {
-    Played {
+    Simulated {
         allocated: Lowered,
         /// The same of reserved bytes.
         reserved: Lowered,
@@ -40,7 +40,7 @@ pub enum Saving {
         /// Whether this is a lower bound: a further saving depends on facts that the recording does not show.
         at_least: bool,
     },
-    NotPlayed {
+    NotSimulated {
         because: String,
         /// Upper bound of the bytes that it saves at the peak of allocated memory; 0 if unknown.
         at_most: u64,
@@ -73,14 +73,14 @@ impl Saving {
     /// The larger of both savings in bytes; without a simulation, the upper bound.
     pub fn most(&self) -> u64 {
         match self {
-            Self::Played { allocated, reserved, .. } => allocated.by().max(reserved.by()),
-            Self::NotPlayed { at_most, .. } => *at_most,
+            Self::Simulated { allocated, reserved, .. } => allocated.by().max(reserved.by()),
+            Self::NotSimulated { at_most, .. } => *at_most,
         }
     }
 
     /// Lowers a lower bound by what the placement of blocks may add to the remaining peak.
     fn leave_room_for_placement(&mut self) {
-        if let Self::Played { allocated, at_least: true, .. } = self {
+        if let Self::Simulated { allocated, at_least: true, .. } = self {
             allocated.after = allocated.after.saturating_add(allocated.after / PLACEMENT_PART).min(allocated.before);
         }
     }
@@ -105,7 +105,7 @@ impl<'d, 'a> Trial<'d, 'a> {
             let mut simulator = Simulator::new(device.track, program, None, None);
             // How much a program needs is measured on an unlimited device.
             simulator.capacity = None;
-            let outcome = play(&simulator.program, &simulator.setup(&simulator.settings));
+            let outcome = simulate(&simulator.program, &simulator.setup(&simulator.settings));
             (simulator, outcome)
         });
         let without_cache =
@@ -127,16 +127,16 @@ impl<'d, 'a> Trial<'d, 'a> {
         let alternatives = others.collect();
         let policy = kind.policy();
         let is_worth_it = match &saving {
-            Saving::Played { allocated, reserved, .. } => {
+            Saving::Simulated { allocated, reserved, .. } => {
                 policy.least_part_reserved.is_none_or(|part| reserved.by() >= reserved.before / part)
                     && (!policy.must_lower_allocated || allocated.is_notable())
             }
-            Saving::NotPlayed { .. } => !policy.must_be_simulated,
+            Saving::NotSimulated { .. } => !policy.must_be_simulated,
         };
         if !is_worth_it {
             return None;
         }
-        if let Saving::Played { trust, reserved_trust, because, .. } = &mut saving {
+        if let Saving::Simulated { trust, reserved_trust, because, .. } = &mut saving {
             if policy.is_reserved_uncertain {
                 *reserved_trust = Trust::Uncertain;
             }
@@ -161,12 +161,12 @@ impl<'d, 'a> Trial<'d, 'a> {
     }
 
     /// The least that a fix saves: an uncertain lower bound if it may save notably more.
-    fn saving_of(&self, edit: &Edit, most: Option<(Lives, &'static str)>) -> Option<Saving> {
+    fn saving_of(&self, edit: &Edit, most: Option<(Lifetimes, &'static str)>) -> Option<Saving> {
         let mut saving = self.saving(edit)?;
         let Some((most, unknown)) = most else { return Some(saving) };
         let most = self.saving(&most.into());
-        if let Saving::Played { allocated, reserved, trust, reserved_trust, because, at_least, .. } = &mut saving
-            && let Some(Saving::Played { allocated: best, reserved: best_reserved, .. }) = most
+        if let Saving::Simulated { allocated, reserved, trust, reserved_trust, because, at_least, .. } = &mut saving
+            && let Some(Saving::Simulated { allocated: best, reserved: best_reserved, .. }) = most
         {
             let differs = |one: Lowered, other: Lowered, most: u64| {
                 one.after.abs_diff(other.after).saturating_mul(1000) > one.after.min(other.after).saturating_mul(most)
@@ -191,21 +191,25 @@ impl<'d, 'a> Trial<'d, 'a> {
         if !leak.kind.piles_up() {
             return;
         }
-        let Saving::Played { allocated: Lowered { after: alone, .. }, .. } = leak.saving else { return };
+        let Saving::Simulated { allocated: Lowered { after: alone, .. }, .. } = leak.saving else { return };
         let saves_more = |edit: &Edit| {
             if edit.settings.is_some() || edit.unsimulated.is_some() {
                 return true;
             }
-            let lives =
-                if edit.changes.is_empty() { Lives::merged([fixed, &edit.lives].into_iter()) } else { fixed.clone() };
+            let lives = if edit.changes.is_empty() {
+                Lifetimes::merged([fixed, &edit.lives].into_iter())
+            } else {
+                fixed.clone()
+            };
             match self.saving(&Edit { lives, changes: edit.changes.clone(), ..Edit::default() }) {
-                Some(Saving::Played { allocated, .. }) => {
+                Some(Saving::Simulated { allocated, .. }) => {
                     Lowered { before: alone, after: allocated.after }.is_notable()
                 }
                 _ => true,
             }
         };
-        let is_own = |saving: &Saving| !matches!(saving, Saving::Played { allocated, .. } if !allocated.is_notable());
+        let is_own =
+            |saving: &Saving| !matches!(saving, Saving::Simulated { allocated, .. } if !allocated.is_notable());
         let mut is_first = true;
         all.retain(|(advice, edit)| std::mem::take(&mut is_first) || is_own(&advice.saving) && saves_more(edit));
     }
@@ -222,17 +226,17 @@ impl<'d, 'a> Trial<'d, 'a> {
     pub fn saving(&self, edit: &Edit) -> Option<Saving> {
         let (simulator, before) = match &self.simulator {
             Ok(simulator) => simulator,
-            Err(because) => return self.not_played(edit, (*because).to_owned()),
+            Err(because) => return self.not_simulated(edit, (*because).to_owned()),
         };
         let (_, edited, settings) = match self.changed(edit) {
             Ok(changed) => changed,
-            Err(because) => return self.not_played(edit, because),
+            Err(because) => return self.not_simulated(edit, because),
         };
         let settings = &settings;
         let changed = |edited: &Edited| {
             let mut run = simulator.run_changed(edited, &[], settings, true, self.budget);
             let is_at_start = |outcome: &Outcome| {
-                let start = || play(&edited.program.up_to(1), &simulator.setup(settings)).max_allocated;
+                let start = || simulate(&edited.program.up_to(1), &simulator.setup(settings)).max_allocated;
                 !self.device.history().completeness.is_complete() && outcome.max_allocated <= start()
             };
             if run.trust == Trust::Predicted && run.outcome.as_ref().is_some_and(is_at_start) {
@@ -248,7 +252,7 @@ impl<'d, 'a> Trial<'d, 'a> {
             // Emptying the cache also releases the segments that were free at the start.
             (run, without_cache.filter(|_| edit.lives.emptied.is_empty()))
         };
-        let Some(after) = run.outcome else { return self.not_played(edit, run.because) };
+        let Some(after) = run.outcome else { return self.not_simulated(edit, run.because) };
         let recorded = self.recorded(before);
         // What a simulation gets wrong, it gets wrong with and without the fix: the recorded peak is reduced by the difference. An
         // exact result needs no such correction, and the recorded settings may not be simulated as exactly.
@@ -269,14 +273,15 @@ impl<'d, 'a> Trial<'d, 'a> {
             .is_none_or(|(least, most)| (most - least).saturating_mul(1000) <= least.saturating_mul(SAME[1]));
         let reserved_trust = if without_cache.is_none() && is_placed { run.trust } else { Trust::Uncertain };
         // A figure that depends on memory from before the recording does not justify a change.
-        let is_notable = |lowered: Lowered, played: u64| lowered.is_notable() && lowered.by() >= played / NOTABLE_PART;
+        let is_notable =
+            |lowered: Lowered, simulated: u64| lowered.is_notable() && lowered.by() >= simulated / NOTABLE_PART;
         let is_worth_it = (is_notable(allocated, before.max_allocated)
             || is_notable(reserved, before.max_reserved) && reserved_trust == run.trust)
             // A change that raises one peak by as much as it lowers the other is not a fix.
             && reserved.adds() < allocated.by().max(1)
             && allocated.adds() < reserved.by().max(1);
         let needs = run.capacities.enough.filter(|_| self.budget > 0);
-        is_worth_it.then_some(Saving::Played {
+        is_worth_it.then_some(Saving::Simulated {
             allocated,
             reserved,
             needs,
@@ -315,20 +320,20 @@ impl<'d, 'a> Trial<'d, 'a> {
     }
 
     /// An upper bound for a fix that is not simulated; `None` if even that is too small.
-    fn not_played(&self, edit: &Edit, because: String) -> Option<Saving> {
+    fn not_simulated(&self, edit: &Edit, because: String) -> Option<Saving> {
         let highest = self.device.history().maxima[Metric::Allocated as usize];
         let Some(at_most) = edit.only_lives().and_then(|lives| lives.at_most(self.device, highest.instant)) else {
-            return Some(Saving::NotPlayed { because, at_most: 0 });
+            return Some(Saving::NotSimulated { because, at_most: 0 });
         };
         let before = highest.bytes.max(0).unsigned_abs();
         let is_worth_it = Lowered { before, after: before.saturating_sub(at_most) }.is_notable();
         let because = format!("{because} (at most {} of {} allocated)", Bytes(at_most), Bytes(before));
-        is_worth_it.then_some(Saving::NotPlayed { because, at_most })
+        is_worth_it.then_some(Saving::NotSimulated { because, at_most })
     }
 }
 
 /// The most bytes that a program reserves under the recorded settings if it starts without its free segments; `None`
 /// if it starts with none anyway.
 fn reserved_without_cache(simulator: &Simulator, program: &Program) -> Option<u64> {
-    Some(play(&program.without_cache()?, &simulator.setup(&simulator.settings)).max_reserved)
+    Some(simulate(&program.without_cache()?, &simulator.setup(&simulator.settings)).max_reserved)
 }

@@ -17,8 +17,8 @@ use crate::facts::training::Phase;
 use crate::input::alloc_conf::{Rest, parse};
 use crate::model::bytes::Bytes;
 use crate::model::{AllocatorSettings, StackId};
-use crate::play::recorded_settings;
 use crate::replay::{History, Metric};
+use crate::simulation::recorded_settings;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Smaller blocks share segments of 2 MiB.

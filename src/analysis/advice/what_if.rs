@@ -7,9 +7,9 @@ use crate::error::{Error, Result};
 use crate::facts::device::Device;
 use crate::input::alloc_conf::{parse, rest_of};
 use crate::model::{AllocatorSettings, HOST_DEVICE};
-use crate::play::changes::{Edited, Lives};
-use crate::play::{Program, Run, Setup, Simulator, Step, over_time};
 use crate::replay::{Instant, Metric};
+use crate::simulation::changes::{Edited, Lifetimes};
+use crate::simulation::{Program, Run, Setup, Simulator, Step, over_time};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -45,7 +45,7 @@ pub struct WhatIf<'d, 'a> {
 /// A list of fixes under construction, in parts that take about as long as one simulation.
 pub struct FixSearch<'d, 'a> {
     device: &'d Device<'a>,
-    plays: Simulate,
+    simulate: Simulate,
     /// Findings to simulate, once the finders have run.
     waiting: Option<std::vec::IntoIter<Finding>>,
     trial: Option<Trial<'d, 'a>>,
@@ -76,8 +76,8 @@ struct Prepared<'t> {
 }
 
 impl<'d, 'a> FixSearch<'d, 'a> {
-    pub fn of(device: &'d Device<'a>, plays: Simulate) -> Self {
-        Self { device, plays, waiting: None, trial: None, list: Vec::new() }
+    pub fn of(device: &'d Device<'a>, simulate: Simulate) -> Self {
+        Self { device, simulate, waiting: None, trial: None, list: Vec::new() }
     }
 
     /// Does the next part: runs the finders, simulates the program, then one fix at a time. Returns whether a part was left.
@@ -90,7 +90,7 @@ impl<'d, 'a> FixSearch<'d, 'a> {
             return false;
         }
         match &self.trial {
-            None => self.trial = Some(self.plays.trial(self.device)),
+            None => self.trial = Some(self.simulate.trial(self.device)),
             Some(trial) => self.list.extend(waiting.next().and_then(|finding| trial.advice(finding))),
         }
         true
@@ -104,8 +104,8 @@ impl<'d, 'a> FixSearch<'d, 'a> {
 }
 
 impl<'d, 'a> WhatIf<'d, 'a> {
-    pub fn of(device: &'d Device<'a>, plays: Simulate) -> Self {
-        FixSearch::of(device, plays).finish()
+    pub fn of(device: &'d Device<'a>, simulate: Simulate) -> Self {
+        FixSearch::of(device, simulate).finish()
     }
 
     /// The list, as [`super::advice`] returns it.
@@ -224,8 +224,8 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         let lives = fixes.iter().map(|fix| {
             fix.edit.only_lives().ok_or_else(|| wrong("one of these fixes cannot be simulated together with others"))
         });
-        let lives: Vec<&Lives> = lives.collect::<Result<_>>()?;
-        Ok(Cow::Owned(Lives::merged(lives.into_iter()).into()))
+        let lives: Vec<&Lifetimes> = lives.collect::<Result<_>>()?;
+        Ok(Cow::Owned(Lifetimes::merged(lives.into_iter()).into()))
     }
 }
 

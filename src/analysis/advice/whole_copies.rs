@@ -10,8 +10,8 @@ use crate::facts::device::Device;
 use crate::facts::training::{Phase, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId, StrId};
-use crate::play::changes::Lives;
 use crate::replay::{Allocation, History, Metric};
+use crate::simulation::changes::Lifetimes;
 use std::collections::{HashMap, HashSet};
 
 /// Copies are reported from 1/N of the peak on.
@@ -79,11 +79,11 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
         fixes: vec![Fix::new(
             "use an in-place operator, if each element of the result depends only on the corresponding element of the input",
             ["x.div_(255)  # instead of x = x / 255; likewise mul_, sub_, clamp_"],
-            Lives {
+            Lifetimes {
                 removed,
                 freed,
                 doubt: Some("the recording does not show whether the operator has an in-place form"),
-                ..Lives::default()
+                ..Lifetimes::default()
             },
         )],
     }]

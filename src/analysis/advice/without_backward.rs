@@ -18,8 +18,8 @@ use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
 use crate::model::{Action, FrameId, StackId};
-use crate::play::changes::{Editor, Lives, is_log_softmax};
 use crate::replay::{Allocation, Instant, NEVER};
+use crate::simulation::changes::{Editor, Lifetimes, is_log_softmax};
 use std::collections::{HashMap, HashSet};
 
 /// Frees of a release are at most this many entries apart: each is requested and completed, and there may be another one in between,
@@ -199,8 +199,8 @@ fn is_sample(device: &Device<'_>, stack: StackId) -> bool {
 }
 
 /// Frees the memory that the calls keep at the time when the program frees their results.
-fn lives(device: &Device<'_>, all: &ModelCalls, calls: &[&ModelCall]) -> Lives {
-    let mut lives = Lives::default();
+fn lives(device: &Device<'_>, all: &ModelCalls, calls: &[&ModelCall]) -> Lifetimes {
+    let mut lives = Lifetimes::default();
     let passes = calls.iter().map(|call| call.start..call.end).collect();
     let blocks: Vec<u32> = calls.iter().flat_map(|call| kept(device, call)).map(|(index, _)| index).collect();
     let editor = Editor::new(device);

@@ -13,8 +13,8 @@ use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{Action, StackId};
-use crate::play::changes::Lives;
 use crate::replay::Instant;
+use crate::simulation::changes::Lifetimes;
 
 /// Findings for gradients that are freed after the start of a forward pass, if that pass starts after the optimizer
 /// step and has a backward pass.
@@ -24,7 +24,7 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     if !phases.frees_tell {
         return Vec::new();
     }
-    let mut lives = Lives::default();
+    let mut lives = Lifetimes::default();
     let mut largest: (u64, StackId) = (0, StackId::EMPTY);
     // State since the last entry of a backward pass or of an optimizer.
     let mut forward: Option<Instant> = None;

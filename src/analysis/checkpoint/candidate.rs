@@ -8,10 +8,10 @@ use crate::facts::device::Device;
 use crate::facts::training::FunctionId;
 use crate::model::Action;
 use crate::parallel;
-use crate::play::changes::checkpointable::{Checkpointable, PassObstacle, held_at};
-use crate::play::changes::{Chosen, CodeChange, Edited, Editor};
-use crate::play::{Program, Setup, Simulator, allocated_over_time, blocks_at_peak, most_allocated};
 use crate::replay::{Instant, Metric};
+use crate::simulation::changes::checkpointable::{Checkpointable, PassObstacle, held_at};
+use crate::simulation::changes::{Chosen, CodeChange, Edited, Editor};
+use crate::simulation::{Program, Setup, Simulator, allocated_over_time, blocks_at_peak, most_allocated};
 use crate::sorting::SortRows;
 use serde::Serialize;
 use std::cmp::{Ordering, Reverse};
@@ -68,7 +68,7 @@ const LONGEST_PLAN: usize = 16;
 /// Recordings with more entries are simulated only up to the end of the step with the recorded peak.
 const LONGEST_PLAY: u32 = 100_000;
 /// At least this many of their entries are simulated.
-const PLAYED: u32 = 20_000;
+const SIMULATED: u32 = 20_000;
 
 /// Simulates functions with their calls checkpointed.
 pub(super) struct Workbench<'w, 'd, 'a> {
@@ -100,7 +100,7 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
     ) -> Option<Self> {
         let (entries, peak) = (device.history().entries(), device.history().maxima[Metric::Allocated as usize].instant);
         let is_long = entries > LONGEST_PLAY;
-        let until = is_long.then(|| editor.choice().end_of_step(peak, entries).max(PLAYED));
+        let until = is_long.then(|| editor.choice().end_of_step(peak, entries).max(SIMULATED));
         let program = Program::within(device.track, until)?;
         let simulator = Simulator::new(device.track, program, None, None);
         let setup = simulator.setup(&simulator.settings);
@@ -210,7 +210,7 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
             RemainingPeak::of_recording(self.device, &tried.chosen, instant)
         } else {
             let highest = blocks_at_peak(&tried.changed.program, &self.setup, tried.bytes as u64);
-            RemainingPeak::of_play(self.device, &tried.changed, &tried.chosen, &highest)
+            RemainingPeak::of_simulation(self.device, &tried.changed, &tried.chosen, &highest)
         };
         let is_unfinished = self.functions.obstacle(limit.moment.instant) == Some(PassObstacle::Unfinished);
         RemainingPeak { is_unfinished, ..limit }
@@ -230,8 +230,8 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         let tried = self.tried(candidate.function, 1)?;
         let history = self.device.history();
         let overlay = overlay::overlay(self.device.track, options, candidate.limit.moment.instant, |visit| {
-            let played = tried.beyond.is_none();
-            if played {
+            let simulated = tried.beyond.is_none();
+            if simulated {
                 allocated_over_time(&tried.changed.program, &self.setup, |step, bytes| match step {
                     None => visit(0, Point::Level(bytes as i64)),
                     Some(step) => match tried.changed.recorded_instant(step, history) {
@@ -240,7 +240,7 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
                     },
                 });
             }
-            let from = self.program.until.filter(|_| played).map_or(0, |end| end + 1);
+            let from = self.program.until.filter(|_| simulated).map_or(0, |end| end + 1);
             if let Some(curve) = &self.curve {
                 curve.points(&tried.chosen, history, from, visit);
             }

@@ -1,8 +1,8 @@
 //! Allocated bytes of a history with some of its calls checkpointed.
 
 use super::overlay::Point;
-use crate::play::changes::Chosen;
 use crate::replay::{History, Instant, Metric, NEVER, Track};
+use crate::simulation::changes::Chosen;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Highest {

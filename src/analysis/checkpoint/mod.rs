@@ -2,7 +2,7 @@
 //!
 //! `torch.utils.checkpoint` trades time for memory: what a forward function saves for backward is freed when the
 //! function returns, and backward recomputes the function. A recording of a run without checkpointing shows which
-//! functions are worth it: [`crate::play::changes`] computes how each call would change, and each candidate is
+//! functions are worth it: [`crate::simulation::changes`] computes how each call would change, and each candidate is
 //! simulated as a whole, as with `simulate --checkpoint`.
 
 mod candidate;
@@ -24,11 +24,11 @@ use crate::facts::device::{Device, Devices, ask_each};
 use crate::facts::time::moment::Moment;
 use crate::facts::training::{Category, Phase};
 use crate::model::{DeviceId, Format, Frame, StackId};
-use crate::play::changes::Checkpointed;
-use crate::play::changes::Editor;
-use crate::play::changes::checkpointable::{Checkpointable, PassObstacle};
-use crate::play::plans::{DevicePlans, checkpointed_below};
 use crate::replay::{Anomalies, Completeness, Counters, Instant, Metric};
+use crate::simulation::changes::Checkpointed;
+use crate::simulation::changes::Editor;
+use crate::simulation::changes::checkpointable::{Checkpointable, PassObstacle};
+use crate::simulation::plans::{DevicePlans, checkpointed_below};
 use candidate::Workbench;
 use std::collections::HashMap;
 

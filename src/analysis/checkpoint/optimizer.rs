@@ -5,8 +5,8 @@ use crate::facts::code::sites::Sites;
 use crate::facts::device::Device;
 use crate::facts::training::Phase;
 use crate::model::StackId;
-use crate::play::changes::functions::HeldByCalls;
 use crate::replay::{History, Instant, Metric};
+use crate::simulation::changes::functions::HeldByCalls;
 use serde::Serialize;
 
 /// A peak in the optimizer step, by when its blocks were allocated.

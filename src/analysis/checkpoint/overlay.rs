@@ -29,13 +29,13 @@ impl Default for CurveOptions {
     }
 }
 
-/// The recorded curve as the base, and the points from `play`, in order of time, as the new one, marked at its
+/// The recorded curve as the base, and the points from `simulate`, in order of time, as the new one, marked at its
 /// peak.
 pub(super) fn overlay(
     track: Track<'_>,
     options: CurveOptions,
     peak: Instant,
-    play: impl FnOnce(&mut dyn FnMut(Instant, Point)),
+    simulate: impl FnOnce(&mut dyn FnMut(Instant, Point)),
 ) -> DeviceOverlay {
     let Track { snapshot, history } = track;
     let (times, first) = (track.times(), snapshot.first_time());
@@ -53,7 +53,7 @@ pub(super) fn overlay(
     let mut recorded = Sampler::new(&scale, start);
     track.walk(|instant, counters| recorded.add(x(instant), counters.get(Metric::Allocated)));
     let mut predicted = Sampler::new(&scale, start);
-    play(&mut |instant, point| match point {
+    simulate(&mut |instant, point| match point {
         Point::Level(bytes) => predicted.add(x(instant), bytes),
         Point::Spike(bytes) => predicted.raise(x(instant), bytes),
     });

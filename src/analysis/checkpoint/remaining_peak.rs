@@ -6,9 +6,9 @@ use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Inference};
 use crate::facts::time::moment::Moment;
 use crate::facts::training::Phase;
-use crate::play::changes::{Chosen, Edited};
-use crate::play::{Highest, StepKind};
 use crate::replay::{Instant, Metric};
+use crate::simulation::changes::{Chosen, Edited};
+use crate::simulation::{Highest, StepKind};
 use serde::Serialize;
 use std::collections::HashSet;
 
@@ -37,7 +37,7 @@ pub struct RemainingPeak {
 }
 
 impl RemainingPeak {
-    pub(super) fn of_play(device: &Device<'_>, changed: &Edited, chosen: &Chosen, highest: &Highest) -> Self {
+    pub(super) fn of_simulation(device: &Device<'_>, changed: &Edited, chosen: &Chosen, highest: &Highest) -> Self {
         let (history, steps) = (device.history(), &changed.program.steps);
         let peak = highest.step.and_then(|step| steps.get(step));
         // The allocations of a recomputed call are at the entry before which it runs.

@@ -47,7 +47,7 @@ impl DiffInput {
     pub fn of(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         let snapshot = recording.snapshot();
         let all_rows = PeakOptions { top: None, ..options.clone() };
-        let PeakReport { devices, skipped, .. } = PeakReport::of_told_or_not(recording, &all_rows)?;
+        let PeakReport { devices, skipped, .. } = PeakReport::of_any_grouping(recording, &all_rows)?;
         let asks_for_peak = matches!(options.at, None | Some(When::Peak));
         let device = |peak: DevicePeak| {
             let device = recording.get(peak.device);

@@ -110,7 +110,7 @@ impl SamplesReport {
     pub fn of(recording: &Devices<'_>, options: &SamplesOptions) -> Result<Self> {
         let peak = PeakOptions { by: GroupBy::Stack, top: None, each: None, ..options.peak.clone() };
         // Without stacks, there is one sample for all memory.
-        let report = PeakReport::of_told_or_not(recording, &peak)?;
+        let report = PeakReport::of_any_grouping(recording, &peak)?;
         let told = |label: &Label| {
             let by = label.group();
             by.require(peak.metric).and_then(|()| by.require_told(recording)).is_ok()

@@ -7,8 +7,8 @@
 //! the number or of its square, then, between those, among requests on one line.
 
 use crate::model::{Frame, Snapshot, StackId};
-use crate::play::{Program, Step, StepKind};
 use crate::replay::Track;
+use crate::simulation::{Program, Step, StepKind};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 

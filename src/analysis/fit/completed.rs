@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::facts::device::{Device, Devices, ask_each};
 use crate::model::bytes::Bytes;
 use crate::model::{Action, HOST_DEVICE};
-use crate::play::plans::{DevicePlans, Failed, PlanOptions, PlanReport};
-use crate::play::{DEFAULT_CONTEXT, Program};
+use crate::simulation::plans::{DevicePlans, Failed, PlanOptions, PlanReport};
+use crate::simulation::{DEFAULT_CONTEXT, Program};
 
 /// At most one request in this many may have another size in two runs of the same program: the loss of one is still live.
 const MOST_OTHER: usize = 20;
@@ -41,8 +41,8 @@ pub fn plans_beside(failed: &Devices<'_>, other: &Devices<'_>, options: &PlanOpt
 }
 
 fn of_device(failed: &Device<'_>, other: &Device<'_>, options: &PlanOptions) -> Result<DevicePlans> {
-    let played = |device: &Device<'_>| program(device).map_err(|because| Error::Request(because.to_owned()));
-    let programs = [played(failed)?, played(other)?];
+    let simulated = |device: &Device<'_>| program(device).map_err(|because| Error::Request(because.to_owned()));
+    let programs = [simulated(failed)?, simulated(other)?];
     let compared = compare((failed, &programs[0]), (other, &programs[1]))?;
     let mut options = options.clone();
     // The minimum that follows from a refused request is a safe assumption.

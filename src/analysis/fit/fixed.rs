@@ -3,8 +3,8 @@
 use crate::analysis::advice::{Advice, Lowered, Saving, Simulate, Together, advice_together};
 use crate::error::Result;
 use crate::facts::device::{Device, Devices, ask_each};
-use crate::play::Trust;
-use crate::play::plans::{Bench, DevicePlans, Goal, Plan, PlanOptions, PlanReport};
+use crate::simulation::Trust;
+use crate::simulation::plans::{Bench, DevicePlans, Goal, Plan, PlanOptions, PlanReport};
 
 /// Changes that make a program fit.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ impl Fixed {
         let (advice, together, first) = advice_together(device, Simulate::Needs, FIRST);
         let fix = |mut advice: Advice| {
             // What would have followed the failure may need more.
-            if let (Some(_), Saving::Played { needs, .. }) = (&plans.refused, &mut advice.saving) {
+            if let (Some(_), Saving::Simulated { needs, .. }) = (&plans.refused, &mut advice.saving) {
                 *needs = None;
             }
             FitFix { fits: fits(&advice.saving, plans), advice }
@@ -110,7 +110,7 @@ fn saving(plans: &DevicePlans, plan: &Plan, at_least: bool, bounds: &[String]) -
     let before = &plans.as_it_is.as_ref()?.outcome;
     let trust = if bounds.is_empty() { plans.trust(plan) } else { Trust::Uncertain };
     let after = &plan.outcome;
-    Some(Saving::Played {
+    Some(Saving::Simulated {
         allocated: Lowered { before: before.max_allocated, after: after.max_allocated },
         reserved: Lowered { before: before.max_reserved, after: after.max_reserved },
         needs: Some(plans.measure(plan)),
@@ -123,7 +123,7 @@ fn saving(plans: &DevicePlans, plan: &Plan, at_least: bool, bounds: &[String]) -
 
 /// What to say of a fix whose saving is a lower bound: then the program may need less with the fix and a plan, too.
 fn bound(place: usize, fix: &FitFix) -> Option<String> {
-    let is_bound = matches!(fix.advice.saving, Saving::Played { trust: Trust::Uncertain, at_least: true, .. });
+    let is_bound = matches!(fix.advice.saving, Saving::Simulated { trust: Trust::Uncertain, at_least: true, .. });
     is_bound.then(|| format!("the saving of change {} is a lower bound", place + 1))
 }
 
@@ -134,7 +134,7 @@ fn is_whole(plans: &DevicePlans) -> bool {
 
 /// If the recording runs out of memory, it is unknown what the failed step would need with the fix.
 fn fits(saving: &Saving, plans: &DevicePlans) -> Option<bool> {
-    let Saving::Played { allocated, needs, .. } = saving else { return None };
+    let Saving::Simulated { allocated, needs, .. } = saving else { return None };
     let is_whole = is_whole(plans);
     match plans.goal {
         Goal::Device(bytes) => needs.filter(|_| is_whole).map(|needs| needs <= bytes),

@@ -31,9 +31,11 @@ use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Inference};
 use crate::model::gpu::Threads;
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
-use crate::play::changes::{Change, Editor};
-use crate::play::{self, Context, Program, Setup, StepKind, blocks_at_peak, placements_of, play, recorded_settings};
 use crate::replay::Metric;
+use crate::simulation::changes::{Change, Editor};
+use crate::simulation::{
+    self, Context, Program, Setup, StepKind, blocks_at_peak, placements_of, recorded_settings, simulate,
+};
 use crate::sorting::SortRows;
 use prediction::{FAR, Predictor};
 use scaling::Scaling;
@@ -57,7 +59,7 @@ options! {
         pub at: Vec<u64>,
         /// Bytes of the device, the total capacity in PyTorch's messages: requests the largest number that fits.
         pub capacity: Option<u64>,
-        /// Bytes of it that CUDA itself uses; [`play::DEFAULT_CONTEXT`] if `None`.
+        /// Bytes of it that CUDA itself uses; [`simulation::DEFAULT_CONTEXT`] if `None`.
         pub context: Option<u64>,
         /// How many threads the device runs at once, if it is given; the recordings may show a different number.
         pub threads: Option<Threads>,
@@ -118,7 +120,7 @@ pub struct Mismatch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// A recording, given by its number, cannot be simulated.
-    NotPlayed(u64, &'static str),
+    NotSimulated(u64, &'static str),
     /// In a recording, given by its number, requests were refused: what would have followed is unknown.
     OutOfMemory(u64),
     /// A recording, by its number, does not have the device.
@@ -211,7 +213,7 @@ impl DeviceFit {
     fn of(device: &Device<'_>, inputs: &[FitInput<'_>], options: &FitOptions) -> Self {
         let recorded = recorded_settings(device.track);
         let settings = options.settings.as_ref().unwrap_or(&recorded);
-        let context = options.context.unwrap_or(play::DEFAULT_CONTEXT);
+        let context = options.context.unwrap_or(simulation::DEFAULT_CONTEXT);
         let mut fit = Self::nothing(device, options);
         match fit.predict(device, inputs, (settings, context), options) {
             Ok(()) => {}
@@ -257,7 +259,7 @@ impl DeviceFit {
         let mut devices = Vec::new();
         for input in inputs {
             let same = same_device(device, input.devices).ok_or(Refusal::NoDevice(input.value))?;
-            let program = program(same).map_err(|because| Refusal::NotPlayed(input.value, because))?;
+            let program = program(same).map_err(|because| Refusal::NotSimulated(input.value, because))?;
             let maxima = same.history().maxima.map(|maximum| maximum.bytes);
             self.points.push(Measured {
                 value: input.value,
@@ -271,7 +273,7 @@ impl DeviceFit {
             runs.push((input.value, same.track, program));
             devices.push(same);
         }
-        if let Some(because) = play::refuses(settings, self.capacity.is_some()) {
+        if let Some(because) = simulation::refuses(settings, self.capacity.is_some()) {
             return Err(Refusal::Settings(because));
         }
         let scaling = Scaling::of(runs, options.threads);
@@ -417,7 +419,7 @@ fn program(device: &Device<'_>) -> std::result::Result<Program, &'static str> {
     if device.id() == HOST_DEVICE {
         return Err("pinned host memory cannot be simulated");
     }
-    if let Some(because) = play::refusal(device) {
+    if let Some(because) = simulation::refusal(device) {
         return Err(because);
     }
     let program = Program::of(device.track).ok_or("the recording has more streams and pools than can be simulated")?;
@@ -450,13 +452,13 @@ fn peak(predictor: &Predictor<'_, '_>, devices: &[&Device<'_>], value: u64, top:
     );
     let (program, origins) = scaled.whole();
     let setup = predictor.setup();
-    let outcome = play(&program, &setup);
+    let outcome = simulate(&program, &setup);
     // On a device that is too small, the program has no peak.
     let (setup, outcome) = if outcome.failure().is_none() {
         (setup, outcome)
     } else {
         let unlimited = Setup { limits: Limits::default(), ..setup };
-        let outcome = play(&program, &unlimited);
+        let outcome = simulate(&program, &unlimited);
         (unlimited, outcome)
     };
     let blocks = blocks_at_peak(&program, &setup, outcome.max_allocated).blocks.into_iter();

@@ -4,8 +4,8 @@ use super::{Aligned, DeviceFit, FitInput, FitOptions};
 use crate::analysis::advice::OverTime;
 use crate::error::Result;
 use crate::model::DeviceId;
-use crate::play::{self, recorded_settings};
 use crate::replay::Metric;
+use crate::simulation::{self, recorded_settings};
 
 /// A counter of a program at a number, at the instants of the recording that defines the order of its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl PredictedOverTime {
         let settings = options.settings.as_ref().unwrap_or(&recorded);
         let mut fit = DeviceFit::nothing(device, options);
         let Ok(aligned) = fit.aligned(device, &inputs, settings, options) else { return Ok(None) };
-        let context = options.context.unwrap_or(play::DEFAULT_CONTEXT);
+        let context = options.context.unwrap_or(simulation::DEFAULT_CONTEXT);
         let setup = fit.predictor(&aligned, (settings, context), options).setup();
         let Aligned { devices, scaling, .. } = &aligned;
         let scaled = scaling.at(value, &setup.rules);

@@ -4,8 +4,8 @@ use super::scaling::{Scaled, Scaling};
 use crate::allocator::Placement;
 use crate::facts::device::Device;
 use crate::model::AllocatorSettings;
-use crate::play::changes::{Change, Editor};
-use crate::play::{Generation, Outcome, Program, Setup, Trust, compare, play, relevant};
+use crate::simulation::changes::{Change, Editor};
+use crate::simulation::{Generation, Outcome, Program, Setup, Trust, compare, relevant, simulate};
 
 /// Share of allocated memory, in thousandths, above which requests without a partner make a prediction doubtful.
 const MUCH: u64 = 20;
@@ -136,7 +136,7 @@ impl Predictor<'_, '_> {
     pub fn fits(&self, value: u64) -> bool {
         let setup = self.setup();
         let scaled = self.scaling.at(self.of_pass(value), &setup.rules);
-        self.changed(&scaled).is_some_and(|program| play(&program, &setup).failure().is_none())
+        self.changed(&scaled).is_some_and(|program| simulate(&program, &setup).failure().is_none())
     }
 
     /// Whether the device can serve this number of requests with a growing cache, until it has this many tokens. An error
@@ -182,7 +182,7 @@ impl Predictor<'_, '_> {
         let value = self.of_pass(number);
         let scaled = self.scaling.at_from(value, known, &setup.rules);
         let program = self.changed(&scaled)?;
-        let outcome = play(&program, &setup);
+        let outcome = simulate(&program, &setup);
         let runs = &self.scaling.runs()[..known];
         let is_recorded = runs.iter().any(|run| run.value == value);
         let mut doubts = Vec::new();
@@ -191,7 +191,7 @@ impl Predictor<'_, '_> {
         let others = &relevant(&self.placements, self.settings)[1..];
         if !others.is_empty() && !is_measured {
             doubts.push(Doubt::Placement);
-            let others = others.iter().map(|&placement| play(&program, &Setup { placement, ..setup.clone() }));
+            let others = others.iter().map(|&placement| simulate(&program, &Setup { placement, ..setup.clone() }));
             reserved.extend(others.map(|outcome| outcome.max_reserved));
         }
         if !is_recorded {
@@ -241,7 +241,7 @@ impl Predictor<'_, '_> {
     /// The result if everything that looks like a sum is one.
     fn perhaps(scaled: &Scaled, program: &Program, setup: &Setup) -> Option<Outcome> {
         let is_any = !scaled.perhaps.added.is_empty();
-        is_any.then(|| play(&scaled.perhaps.apply(program.clone()).0, setup))
+        is_any.then(|| simulate(&scaled.perhaps.apply(program.clone()).0, setup))
     }
 
     /// The reserved memory if requests come in the order of a run that makes other requests than the run that defines the order.
@@ -252,6 +252,6 @@ impl Predictor<'_, '_> {
         };
         let nearest = [template.checked_sub(1), Some(template + 1)].into_iter().flatten().find(asks_for_others)?;
         let program = self.changed(&self.scaling.in_order_of(nearest, value, known, &setup.rules))?;
-        Some(play(&program, setup).max_reserved)
+        Some(simulate(&program, setup).max_reserved)
     }
 }

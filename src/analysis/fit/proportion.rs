@@ -9,8 +9,10 @@ use super::{DeviceFit, FitInput, FitOptions, FitReport, LARGEST, MULTIPLES, Meas
 use crate::error::{Error, Result};
 use crate::facts::device::{Device, ask_each};
 use crate::facts::training::Category;
-use crate::play::{Outcome, Program, Setup, StepKind, Trust, placements_of, play, recorded_settings, refuses};
 use crate::replay::Metric;
+use crate::simulation::{
+    Outcome, Program, Setup, StepKind, Trust, placements_of, recorded_settings, refuses, simulate,
+};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -74,7 +76,7 @@ impl FitReport {
 
 impl DeviceFit {
     fn scale(&mut self, device: &Device<'_>, value: u64, options: &FitOptions) -> std::result::Result<(), Refusal> {
-        let program = program(device).map_err(|because| Refusal::NotPlayed(value, because))?;
+        let program = program(device).map_err(|because| Refusal::NotSimulated(value, because))?;
         let history = device.history();
         let maxima = history.maxima.map(|maximum| maximum.bytes);
         self.points.push(Measured {
@@ -88,7 +90,7 @@ impl DeviceFit {
         }
         if history.completeness.has_baseline {
             let late = "the recording starts late, and memory from before it cannot be scaled; start recording before the model is built";
-            return Err(Refusal::NotPlayed(value, late));
+            return Err(Refusal::NotSimulated(value, late));
         }
         let recorded = recorded_settings(device.track);
         let settings = options.settings.as_ref().unwrap_or(&recorded);
@@ -113,12 +115,12 @@ impl DeviceFit {
 
 /// The program at a number.
 fn predict(device: &Device<'_>, program: &Program, setup: &Setup, (from, to): (u64, u64)) -> Prediction {
-    let played = |rule| play(&scaled(device, program, rule, (from, to)), setup);
+    let simulated = |rule| simulate(&scaled(device, program, rule, (from, to)), setup);
     let is_recorded = from == to;
     let (outcome, ends) = if is_recorded {
-        (play(program, setup), Vec::new())
+        (simulate(program, setup), Vec::new())
     } else {
-        (played(Rule::Likely), vec![played(Rule::Kept), played(Rule::Most)])
+        (simulated(Rule::Likely), vec![simulated(Rule::Kept), simulated(Rule::Most)])
     };
     let range = |of: fn(&Outcome) -> u64| {
         let all = || ends.iter().chain([&outcome]).map(of);

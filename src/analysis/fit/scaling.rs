@@ -7,8 +7,8 @@ use super::sums::{Role, Sum, roles, staging};
 use crate::allocator::SizeRules;
 use crate::facts::gpu::Gpu;
 use crate::model::gpu::Threads;
-use crate::play::{Program, StepKind};
 use crate::replay::Track;
+use crate::simulation::{Program, StepKind};
 use std::collections::HashSet;
 use std::sync::Arc;
 

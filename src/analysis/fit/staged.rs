@@ -1,7 +1,7 @@
 //! Adds, removes and resizes the buffers of sums in a program.
 
 use super::sums::Staging;
-use crate::play::{Program, Step, StepKind};
+use crate::simulation::{Program, Step, StepKind};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@
 
 use super::align::Request;
 use crate::model::gpu::Threads;
-use crate::play::{Program, StepKind};
+use crate::simulation::{Program, StepKind};
 use crate::sorting::SortRows;
 use std::collections::{HashMap, HashSet};
 

@@ -81,7 +81,7 @@ impl FlameReport {
     pub fn of(recording: &Devices<'_>, options: &FlameOptions) -> Result<Self> {
         let peak = PeakOptions { by: GroupBy::Stack, top: None, ..options.peak.clone() };
         // Without stacks, there is one frame for all memory.
-        Self::around(recording, PeakReport::of_told_or_not(recording, &peak)?, options)
+        Self::around(recording, PeakReport::of_any_grouping(recording, &peak)?, options)
     }
 
     /// Like [`FlameReport::of`], but at known instants.

@@ -15,8 +15,8 @@ use crate::facts::segments::pinning::Pinning;
 use crate::facts::time::moment::Moment;
 use crate::facts::time::when::{Purpose, When};
 use crate::model::{DeviceId, PoolId, SegmentType};
-use crate::play::SettingsAdvice;
 use crate::replay::{Anomalies, Completeness, Counters, Instant, Metric};
+use crate::simulation::SettingsAdvice;
 use crate::sorting::SortRows;
 use indexmap::IndexMap;
 use over_time::{MostInactive, OverTimeRow, affordable, most_inactive, over_time};
@@ -41,7 +41,7 @@ options! {
         pub points: Option<u32>,
         /// Whether to simulate other allocator settings if much memory is non-releasable, to determine how much memory
         /// would be reserved at the instant with them.
-        pub plays: bool,
+        pub simulate: bool,
         /// Devices wanted; empty for all.
         pub devices: Vec<DeviceId>,
     }
@@ -168,7 +168,7 @@ impl DeviceFragmentation {
             segment: segment.clone(),
         });
         let figures = Figures::of(history, &layout);
-        let is_played = options.plays && points.is_none() && figures.pins_much();
+        let is_simulated = options.simulate && points.is_none() && figures.pins_much();
         let pools = pools(device, &layout);
         Ok(Self {
             device: device.id(),
@@ -185,7 +185,7 @@ impl DeviceFragmentation {
             segments: segments.collect(),
             most_inactive: most.first().copied().unwrap_or_default(),
             over_time: points.map(|points| over_time(track, device.annotations(), points)),
-            settings: if is_played { SettingsAdvice::at(device, instant, figures.reserved) } else { None },
+            settings: if is_simulated { SettingsAdvice::at(device, instant, figures.reserved) } else { None },
             fewer_points: points.filter(|_| points != options.points),
             counters: track.counters_at(instant),
             stray: (layout.stray.len() as u64, stray_bytes),

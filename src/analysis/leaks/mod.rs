@@ -251,7 +251,7 @@ impl DeviceLeaks {
             left_out,
             leaking,
             growing,
-            cures: options.cures.map(|plays| advice_of(device, plays, is_wanted)).unwrap_or_default(),
+            cures: options.cures.map(|simulate| advice_of(device, simulate, is_wanted)).unwrap_or_default(),
             baseline: history.start,
             completeness: history.completeness,
             anomalies: history.anomalies.clone(),

@@ -118,7 +118,7 @@ pub(super) struct Adviser<'a> {
     pub layout: &'a Layout,
     pub cause: Cause,
     /// The history to simulate, if this is possible.
-    pub plays: Option<&'a Simulate<'a>>,
+    pub simulate: Option<&'a Simulate<'a>>,
 }
 
 impl Adviser<'_> {
@@ -146,7 +146,7 @@ impl Adviser<'_> {
             return Vec::new();
         }
         let settings = &self.facts.track.snapshot.settings;
-        let mut advice = self.played();
+        let mut advice = self.simulated();
         let is_on = self.facts.request.expandable || settings.expandable_segments;
         if advice.is_empty() && expected && !is_on {
             advice.push(whole_pages(self.facts, self.layout));
@@ -158,22 +158,22 @@ impl Adviser<'_> {
     }
 
     /// What simulations of the history show about other settings.
-    fn played(&self) -> Vec<Advice> {
+    fn simulated(&self) -> Vec<Advice> {
         let Facts { track: Track { snapshot, history }, request, device_free, figures, entry, .. } = *self.facts;
         let expected = self.cause == Cause::Fragmentation;
         // Only a history that follows the modeled rules can be simulated.
         let settings = &snapshot.settings;
         let is_limited = settings.memory_fraction.is_some_and(|fraction| fraction < 1.0);
         let contradicts = history.anomalies.total() > 0 || history.completeness.truncated;
-        let Some(plays) = self.plays.filter(|_| !is_limited && !contradicts) else { return Vec::new() };
+        let Some(simulate) = self.simulate.filter(|_| !is_limited && !contradicts) else { return Vec::new() };
         let capacity = figures.reserved.saturating_add(device_free);
         // Segments from before the recording are fixed, so a failure does not show what the settings would do from the start.
         let is_told = history.completeness.is_complete() && expected;
         let mut advice = Vec::new();
         if !request.expandable && !settings.expandable_segments && settings.max_split_size.is_none() {
             let expandable = AllocatorSettings { expandable_segments: true, ..settings.clone() };
-            match plays.replay(&expandable, entry, capacity) {
-                Some(replayed) if replayed.fails_at.is_none() && plays.may_trust(entry, capacity) => {
+            match simulate.replay(&expandable, entry, capacity) {
+                Some(replayed) if replayed.fails_at.is_none() && simulate.may_trust(entry, capacity) => {
                     let conflicts =
                         conflicts(self.facts.track, self.facts.sites).into_iter().map(Advice::ExpandableConflict);
                     return [Advice::ExpandableSegments(replayed)].into_iter().chain(conflicts).collect();
@@ -184,7 +184,7 @@ impl Adviser<'_> {
                 _ => {}
             }
         }
-        match plays.best(entry, capacity, !advice.is_empty()) {
+        match simulate.best(entry, capacity, !advice.is_empty()) {
             (_, Some((alloc_conf, replayed))) => advice.push(Advice::Settings { alloc_conf, replayed }),
             (tried, None) if tried > 0 && is_told => advice.push(Advice::NoSettings { tried }),
             _ => {}

@@ -142,7 +142,7 @@ pub enum Symptom {
 /// bytes: the memory that the allocator lacked in the end is then not the cause.
 pub(crate) fn leak(cures: &[Cure], capacity: u64) -> Option<Symptom> {
     cures.iter().filter(|cure| cure.kind.piles_up()).find_map(|cure| match cure.saving {
-        Saving::Played { reserved, .. } if reserved.after <= capacity => Some(Symptom::Accumulates {
+        Saving::Simulated { reserved, .. } if reserved.after <= capacity => Some(Symptom::Accumulates {
             label: cure.line.as_ref().map(|line| line.label.clone()),
             reserved: reserved.after,
             capacity,

@@ -28,8 +28,8 @@ use crate::facts::segments::pinning::Pinning;
 use crate::facts::time::moment::Moment;
 use crate::model::{Action, BlockState, DeviceId};
 use crate::parallel;
-use crate::play::plans::DevicePlans;
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric, Track};
+use crate::simulation::plans::DevicePlans;
 use crate::wire::ranks::FailureSignature;
 use advice::Turnover;
 use settings::Simulate;
@@ -188,8 +188,8 @@ impl OomReport {
             device.ledger = Ledger::when_failed(recording, of);
         }
         let none_failed = devices.iter().all(|device| device.ooms.is_empty());
-        if let Some(plays) = options.cures.filter(|_| !(none_failed && options.cures_of_failures)) {
-            let cured = |(ooms, device): (DeviceOoms, &&Device<'_>)| ooms.with_cures(cures(device, plays));
+        if let Some(simulate) = options.cures.filter(|_| !(none_failed && options.cures_of_failures)) {
+            let cured = |(ooms, device): (DeviceOoms, &&Device<'_>)| ooms.with_cures(cures(device, simulate));
             devices = parallel::map(devices.into_iter().zip(&wanted), cured);
         }
         let mut comparison = None;
@@ -235,7 +235,7 @@ struct Explainer<'d, 'a> {
     options: &'d OomOptions,
     grouper: Grouper<'d>,
     capacity: cause::KnownCapacity,
-    plays: Simulate<'a>,
+    simulate: Simulate<'a>,
 }
 
 /// The entries of a device's failed requests that can be explained.
@@ -362,11 +362,11 @@ impl<'d, 'a> Explainer<'d, 'a> {
         if !failed.is_empty() {
             grouper = grouper.inferring(device, options.inference, Metric::Allocated);
         }
-        Self { device, options, grouper, capacity: cause::known_capacity(track, failed), plays: Simulate::of(track) }
+        Self { device, options, grouper, capacity: cause::known_capacity(track, failed), simulate: Simulate::of(track) }
     }
 
     fn explain(&self, entry: u32, layout: &Layout, turnover: &Turnover<'_>, detail: Detail) -> Oom {
-        let Self { device, options, ref grouper, capacity, ref plays } = *self;
+        let Self { device, options, ref grouper, capacity, ref simulate } = *self;
         let (track, history, sites) = (device.track, device.history(), device.deep_sites());
         let instant: Instant = entry + 1;
         let device_free = track.entry(entry).map_or(0, |recorded| recorded.addr);
@@ -395,8 +395,8 @@ impl<'d, 'a> Explainer<'d, 'a> {
             figures: &figures,
         };
         let (cause, evidence) = facts.judge(&serving, capacity, &pinning);
-        let plays = (detail == Detail::Replayed && !serving.assumed).then_some(plays);
-        let advice = advice::Adviser { facts: &facts, serving: &serving, layout, cause, plays };
+        let simulate = (detail == Detail::Replayed && !serving.assumed).then_some(simulate);
+        let advice = advice::Adviser { facts: &facts, serving: &serving, layout, cause, simulate };
         let is_bare = matches!(detail, Detail::Totals | Detail::Signed);
         let advice = if is_bare { Vec::new() } else { advice.advise(turnover, sites) };
         let later = matches!(detail, Detail::Largest | Detail::Totals);

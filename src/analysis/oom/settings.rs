@@ -2,10 +2,10 @@
 
 use crate::allocator::{Placement, SizeRules};
 use crate::model::AllocatorSettings;
-use crate::play::{
-    DEFAULT_CONTEXT, PLACEMENTS, Program, Setup, advisable, compare, play_to_refusal, recorded_settings, relevant,
-};
 use crate::replay::Track;
+use crate::simulation::{
+    DEFAULT_CONTEXT, PLACEMENTS, Program, Setup, advisable, compare, recorded_settings, relevant, simulate_to_refusal,
+};
 use std::cell::OnceCell;
 
 /// Number of steps simulated to find settings for one failed request: the answer must appear at once.
@@ -58,7 +58,7 @@ impl<'a> Simulate<'a> {
         capacity: u64,
     ) -> Option<Replayed> {
         let setup = Setup { placement, ..Setup::new(settings, Some(capacity), DEFAULT_CONTEXT) };
-        let (outcome, reserved) = play_to_refusal(self.program()?, &setup, oom);
+        let (outcome, reserved) = simulate_to_refusal(self.program()?, &setup, oom);
         let is_served = outcome.refusals.last() == Some(&(oom, true));
         let fails_at = outcome.fails_at.or((!is_served).then_some(oom));
         Some(Replayed { fails_at, reserved, capacity })

@@ -27,12 +27,12 @@ impl PeakReport {
     /// requested.
     pub fn of(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         options.by.require_told(recording)?;
-        Self::of_told_or_not(recording, options)
+        Self::of_any_grouping(recording, options)
     }
 
     /// The same for a recording that may not show the groups, since the user did not request them: the recording that
     /// it is compared with may show them.
-    pub(crate) fn of_told_or_not(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
+    pub(crate) fn of_any_grouping(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         options.by.require(options.metric)?;
         let wanted = recording.wanted(&options.devices)?;
         let (mut devices, skipped) = ask_each(&wanted, |device| DevicePeak::of(device, options))?;

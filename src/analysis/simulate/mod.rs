@@ -1,7 +1,7 @@
 //! Predicts what a program would need under other allocator settings, and on another device, by simulating its
 //! requests.
 //!
-//! [`crate::play`] simulates; this module has the options and the answer.
+//! [`crate::simulation`] simulates; this module has the options and the answer.
 
 use crate::allocator::SizeRules;
 use crate::error::Result;
@@ -9,12 +9,12 @@ use crate::facts::device::{Device, Devices, ask_each};
 use crate::facts::segments::expandable::conflicts;
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::parallel;
-use crate::play::changes::{Change, Editor};
-use crate::play::{
+use crate::replay::{Anomalies, Completeness};
+use crate::simulation::changes::{Change, Editor};
+use crate::simulation::{
     Context, Difference, Program, Releases, Run, Simulator, candidates, host, is_notable_part, lacks, program,
     recommended,
 };
-use crate::replay::{Anomalies, Completeness};
 use crate::sorting::SortRows;
 use std::cmp::Reverse;
 
@@ -38,7 +38,7 @@ options! {
         /// Bytes of the device: the total capacity in PyTorch's messages.
         pub capacity: Option<u64>,
         /// Bytes of it that CUDA uses; if not given, the value that a failed request shows, or else
-        /// [`crate::play::DEFAULT_CONTEXT`].
+        /// [`crate::simulation::DEFAULT_CONTEXT`].
         pub context: Option<u64>,
         /// Devices wanted; empty for all.
         pub devices: Vec<DeviceId>,
@@ -215,7 +215,7 @@ impl DeviceSimulation {
             }
         };
         if device.id() == HOST_DEVICE {
-            simulation.play_host(device, &program, options);
+            simulation.simulate_host(device, &program, options);
             return simulation;
         }
         let simulator = Simulator::new(device.track, program, options.capacity, options.context);
@@ -243,7 +243,7 @@ impl DeviceSimulation {
         let budget = (budget / (1 + others.len()) as u64).min(most);
         // The same with and without other settings, so that all answers show the same figure.
         let recorded = simulator.run(&simulator.settings, true, NAMED_BUDGET.min(most));
-        let play = |settings: &AllocatorSettings, is_recorded: bool| match &edited {
+        let simulate = |settings: &AllocatorSettings, is_recorded: bool| match &edited {
             None => simulator.run(settings, is_recorded, budget),
             Some(Ok(edited)) => simulator.run_changed(edited, &options.changes, settings, is_recorded, budget),
             Some(Err(refusal)) => Run {
@@ -251,19 +251,19 @@ impl DeviceSimulation {
                 ..Run::refused(settings, is_recorded, &format!("{} ({})", refusal.because, refusal.change))
             },
         };
-        let mut runs: Vec<Run> = parallel::map(others, |settings| play(settings, false));
+        let mut runs: Vec<Run> = parallel::map(others, |settings| simulate(settings, false));
         if options.sweep {
             runs.sort_rows_by_key(|run| run.needs().unwrap_or(u64::MAX));
         }
         let is_served = recorded.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_none());
         simulation.refused_otherwise = simulator.is_full_device && is_served;
-        let changed = edited.is_some().then(|| play(&simulator.settings, true));
+        let changed = edited.is_some().then(|| simulate(&simulator.settings, true));
         simulation.runs = std::iter::once(recorded).chain(changed).chain(runs).collect();
         simulation
     }
 
     /// Simulates pinned host memory, which has a separate allocator.
-    fn play_host(&mut self, device: &Device<'_>, program: &Program, options: &SimulateOptions) {
+    fn simulate_host(&mut self, device: &Device<'_>, program: &Program, options: &SimulateOptions) {
         let swept = if options.sweep { host::candidates() } else { Vec::new() };
         let others: Vec<&AllocatorSettings> = options.settings.iter().chain(&swept).collect();
         let lacks = lacks(self.completeness, self.anomalies.total());

@@ -23,9 +23,9 @@ use crate::facts::time::when::When;
 use crate::facts::training::{Category, Evidence, Phase, PhaseSpan};
 use crate::model::{Action, DeviceId, Format};
 use crate::parallel;
-use crate::play::SettingsAdvice;
-use crate::play::plans::DevicePlans;
 use crate::replay::{History, Instant, Metric};
+use crate::simulation::SettingsAdvice;
+use crate::simulation::plans::DevicePlans;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ options! {
         pub inference: Inference,
         /// Devices wanted; empty for all.
         pub devices: Vec<DeviceId>,
-        pub plays: Simulate,
+        pub simulate: Simulate,
     }
 }
 
@@ -246,7 +246,7 @@ impl TriageReport {
             let reserved = device.history().maxima[Metric::Reserved as usize].bytes;
             (device.track.count_of(Action::Oom) > 0, reserved, Reverse(device.id()))
         };
-        let deciding = wanted.iter().max_by_key(most).filter(|device| options.plays.covers(device));
+        let deciding = wanted.iter().max_by_key(most).filter(|device| options.simulate.covers(device));
         Ok(deciding
             .into_iter()
             .filter_map(|device| Some((device.id(), tradeoffs::settings(device, wanted.len())?)))
@@ -274,7 +274,7 @@ impl TriageReport {
     /// What to change in the program of each device: this takes longer than everything else, and can be computed in parallel.
     pub(crate) fn advice(recording: &Devices<'_>, options: &TriageOptions) -> Result<HashMap<DeviceId, Vec<Advice>>> {
         let wanted = recording.wanted(&options.devices)?;
-        let advice = parallel::map(&wanted, |device| (device.id(), advice(device, options.plays)));
+        let advice = parallel::map(&wanted, |device| (device.id(), advice(device, options.simulate)));
         Ok(advice.into_iter().collect())
     }
 
@@ -332,9 +332,10 @@ impl DeviceTriage {
         // For a pass that runs out of memory, the effect of checkpointing is unknown: `fit` shows how to make room.
         let is_unfinished = failed && matches!(during.phase, Some(Phase::Forward | Phase::Backward));
         let activations = Finding::activations(&categories).filter(|_| !is_unfinished);
-        let is_played = activations.as_ref().is_some_and(|found| !found.is_older()) && options.plays.covers(device);
-        let checkpoint = is_played.then(|| tradeoffs::checkpoint(recording, device)).flatten();
-        let leads_on = || if is_played { checkpoint.is_some() } else { may_checkpoint(device) };
+        let is_simulated =
+            activations.as_ref().is_some_and(|found| !found.is_older()) && options.simulate.covers(device);
+        let checkpoint = is_simulated.then(|| tradeoffs::checkpoint(recording, device)).flatten();
+        let leads_on = || if is_simulated { checkpoint.is_some() } else { may_checkpoint(device) };
         findings.extend(activations.filter(|found| found.is_older() || leads_on()));
         let (advice, settings, nothing) = (Vec::new(), None, None);
         let ledger = failure.and_then(|_| Ledger::when_failed(recording, device));

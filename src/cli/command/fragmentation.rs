@@ -86,7 +86,7 @@ fn tell(args: &Fragmentation, format: AnswerFormat, filter: Filter) -> Result<Ou
         filter,
         inference: (&args.stacks.infer).into(),
         points: args.over_time.then_some(points),
-        plays: true,
+        simulate: true,
         devices: args.common.devices(),
     };
     let style = output::style(&args.common);

@@ -12,9 +12,9 @@ use crate::cli::recording::{Reply, with_recording};
 use crate::input::alloc_conf::{Rest, parse, rest_of};
 use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
-use crate::play::Trust;
-use crate::play::changes::Change;
 use crate::report::simulate;
+use crate::simulation::Trust;
+use crate::simulation::changes::Change;
 use clap::Args;
 
 /// Predict memory use with other settings, a changed program, or another device

@@ -5,11 +5,11 @@ use crate::analysis::checkpoint::{Candidate, EveryNth, NoCandidates, OptimizerPe
 use crate::analysis::checkpoint::{CheckpointReport, DeviceCheckpoint};
 use crate::facts::time::moment::Moment;
 use crate::facts::training::Phase;
-use crate::play::changes::{Checkpointed, CodeChange, HeldByCalls};
 use crate::report::Source;
 use crate::report::common::code_change;
 use crate::report::common::json::Head;
 use crate::report::fit::single::json::FitSearch;
+use crate::simulation::changes::{Checkpointed, CodeChange, HeldByCalls};
 use serde::Serialize;
 
 /// `memviz checkpoint`, one device.

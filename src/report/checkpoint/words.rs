@@ -6,12 +6,12 @@ use crate::facts::grouping::attribution::Row;
 use crate::facts::training::Phase;
 use crate::model::Format;
 use crate::model::bytes::Bytes;
-use crate::play::changes::{Checkpointed, CodeChange};
 use crate::report::common::code_change::TIMES;
 use crate::report::common::notes::{self, duration, signed};
 use crate::report::common::words::{count, ordinal};
 use crate::report::fit::single::words as plan;
 use crate::report::percent;
+use crate::simulation::changes::{Checkpointed, CodeChange};
 
 /// The label of the row for the recomputed call.
 pub const RERUN: &str = "(the recomputed call)";

@@ -1,7 +1,7 @@
 //! How to checkpoint a function, and what its time means: shared by the answers that propose it.
 
 use super::words::count;
-use crate::play::changes::CodeChange;
+use crate::simulation::changes::CodeChange;
 
 /// The source of times.
 pub const TIMES: &str = "recorded CPU time, not time on the GPU";

@@ -3,9 +3,9 @@
 use crate::facts::segments::figures::SizeClass;
 use crate::model::bytes::Bytes;
 use crate::model::{PoolId, SegmentType};
-use crate::play::{Context, DEFAULT_CONTEXT};
 use crate::replay::Bound;
 use crate::report::percent;
+use crate::simulation::{Context, DEFAULT_CONTEXT};
 use std::fmt::Display;
 
 /// A number of things: `1 segment`, `3 segments`.

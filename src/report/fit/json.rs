@@ -4,11 +4,11 @@ use super::words;
 use crate::analysis::fit::FitReport;
 use crate::analysis::fit::{Check, DeviceFit, Largest, Measured, Prediction};
 use crate::facts::grouping::attribution::Attribution;
-use crate::play::{Outcome, Trust};
 use crate::report::Source;
-use crate::report::common::cures::AdviceRow;
+use crate::report::common::fixes::AdviceRow;
 use crate::report::common::json::InputHead;
 use crate::report::fit::single::json::{FitPlan, FitSearch};
+use crate::simulation::{Outcome, Trust};
 use crate::wire::SCHEMA_VERSION;
 use serde::Serialize;
 

@@ -4,7 +4,6 @@ use super::axes::Axes;
 use super::words;
 use crate::analysis::fit::{DeviceFit, FitReport, Largest, Prediction};
 use crate::model::bytes::Bytes;
-use crate::play::Trust;
 use crate::report::Source;
 use crate::report::common::fit::shorten_end;
 use crate::report::common::notes::{device_name, safe};
@@ -15,6 +14,7 @@ use crate::report::common::picture::plot::{
 use crate::report::common::picture::shape::{Anchor, px, rectangle, text, titled};
 use crate::report::common::picture::titles::{names, title};
 use crate::report::common::picture::{Picture, Room, WIDTH, panels, stacked, warnings};
+use crate::simulation::Trust;
 use svg::node::element::{Circle, Group, Line};
 
 /// Colors of reserved and allocated memory.

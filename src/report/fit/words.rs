@@ -2,10 +2,10 @@
 
 use crate::analysis::fit::{Check, DeviceFit, Doubt, Largest, Matching, Mismatch, Prediction, Refusal};
 use crate::model::bytes::Bytes;
-use crate::play::Trust;
 use crate::report::Source;
 use crate::report::common::notes;
 use crate::report::common::words::{count, kept, listed, range};
+use crate::simulation::Trust;
 
 /// The first line about a device, without its name.
 pub fn headline(parameter: &str, device: &DeviceFit) -> String {
@@ -83,7 +83,7 @@ fn asked(device: &DeviceFit) -> Option<&Prediction> {
 /// Why there is no prediction.
 pub fn refused(parameter: &str, refusal: &Refusal) -> String {
     match refusal {
-        Refusal::NotPlayed(value, because) => format!("{parameter} {value}: {because}"),
+        Refusal::NotSimulated(value, because) => format!("{parameter} {value}: {because}"),
         Refusal::OutOfMemory(value) => format!(
             "the run with {parameter} {value} ran out of memory: what would have followed is unknown; record a run with a \
              smaller value that finishes"
@@ -167,7 +167,7 @@ pub fn settings(device: &DeviceFit) -> String {
 /// How the prediction of a recorded run compares with the recording.
 pub fn check(parameter: &str, check: &Check) -> String {
     let Check { predicted, measured } = check;
-    let off = |played: u64, recorded: i64| (played as i64).wrapping_sub(recorded);
+    let off = |simulated: u64, recorded: i64| (simulated as i64).wrapping_sub(recorded);
     let allocated = off(predicted.outcome.max_allocated, measured.max_allocated);
     let reserved = off(predicted.outcome.max_reserved, measured.max_reserved);
     let value = measured.value;

@@ -8,10 +8,10 @@ use crate::facts::grouping::GroupBy;
 use crate::facts::segments::figures::{Figures, SizeClass};
 use crate::facts::segments::pinning::PinningRow;
 use crate::facts::time::moment::Moment;
-use crate::play::{SettingsAdvice, Trust};
 use crate::report::Source;
 use crate::report::common::json::{CounterBytes, Head, keys};
 use crate::report::common::notes;
+use crate::simulation::{SettingsAdvice, Trust};
 use indexmap::IndexMap;
 
 keys! { schema

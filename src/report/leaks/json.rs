@@ -6,7 +6,7 @@ use crate::analysis::leaks::{DeviceLeaks, LeakReport, LeakRow, Projection};
 use crate::facts::grouping::GroupBy;
 use crate::facts::training::steps::{NoSteps, StepSource, Steps};
 use crate::report::Source;
-use crate::report::common::cures::AdviceRow;
+use crate::report::common::fixes::AdviceRow;
 use crate::report::common::json::{Head, keys};
 use serde::Serialize;
 

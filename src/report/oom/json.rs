@@ -10,7 +10,7 @@ use crate::facts::segments::layout::segment_type;
 use crate::facts::time::moment::Moment;
 use crate::model::{PoolId, SegmentType};
 use crate::report::Source;
-use crate::report::common::cures::AdviceRow;
+use crate::report::common::fixes::AdviceRow;
 use crate::report::common::json::Head;
 use crate::report::common::notes;
 use crate::report::fit::single::json::FitSearch;

@@ -6,16 +6,16 @@ use crate::analysis::checkpoint::DeviceCheckpoint;
 use crate::analysis::oom::DeviceOoms;
 use crate::analysis::triage::{DeviceTriage, Finding};
 use crate::model::DeviceId;
-use crate::play::SettingsAdvice;
 use crate::report::checkpoint::words as checkpoint;
 use crate::report::common::code_change::function;
-use crate::report::common::cures;
+use crate::report::common::fixes;
 use crate::report::common::notes::device_name;
 use crate::report::common::words::count;
 use crate::report::fit::single::words as plan;
 use crate::report::oom::words as oom;
 use crate::report::simulate::words as simulate;
 use crate::report::triage::words as triage;
+use crate::simulation::SettingsAdvice;
 use crate::sorting::SortRows;
 use indexmap::IndexMap;
 
@@ -71,15 +71,15 @@ impl From<String> for Remedy {
 
 impl From<&Advice> for Remedy {
     fn from(advice: &Advice) -> Self {
-        let others = advice.alternatives.iter().map(|other| (cures::instead(other), other.code.clone()));
-        Self { text: cures::sentence(advice), code: advice.code.clone(), others: others.collect() }
+        let others = advice.alternatives.iter().map(|other| (fixes::instead(other), other.code.clone()));
+        Self { text: fixes::sentence(advice), code: advice.code.clone(), others: others.collect() }
     }
 }
 
 /// What the savings mean, if that needs to be said: after a failed request, they are parts of more than the peak.
 pub fn meaning(page: &Page<'_>) -> Option<&'static str> {
     let of_failure = |device: &DeviceTriage| device.failure.is_some() && !device.advice.is_empty();
-    page.overview.triage.devices.iter().any(of_failure).then_some(cures::INCLUDES)
+    page.overview.triage.devices.iter().any(of_failure).then_some(fixes::INCLUDES)
 }
 
 /// What would help, with its saving; then, in one line, what was tried and would not help. A remedy that helps several
@@ -93,7 +93,7 @@ pub fn remedies(page: &Page<'_>) -> Vec<Remedy> {
     for device in devices {
         let id = device.peak.device;
         let ooms = overview.oom.devices.iter().find(|ooms| ooms.device == id);
-        let cures = device.advice.iter().take(cures::MOST).map(Remedy::from);
+        let cures = device.advice.iter().take(fixes::MOST).map(Remedy::from);
         let others = ooms
             .into_iter()
             .flat_map(served)

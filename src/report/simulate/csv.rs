@@ -1,8 +1,8 @@
 //! `memviz simulate` as CSV: a line per device and settings, the recorded ones first.
 
 use crate::analysis::simulate::SimulateReport;
-use crate::play::Outcome;
 use crate::report::common::csv::{Lines, cell};
+use crate::simulation::Outcome;
 use std::io::{self, Write};
 
 const HEAD: &str = "device,alloc_conf,recorded,changes,capacity_bytes,finishes,fails_at_entry,max_allocated_bytes,\

@@ -3,11 +3,11 @@
 use super::{endings, words};
 use crate::analysis::simulate::{DeviceSimulation, SimulateReport};
 use crate::model::bytes::Bytes;
-use crate::play::Run;
 use crate::report::Source;
 use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
 use crate::report::common::next::Next;
 use crate::report::common::notes::device_name;
+use crate::simulation::Run;
 use unicode_width::UnicodeWidthStr;
 
 /// Screens narrower than this show no calls of the driver and no inactive bytes.
@@ -36,9 +36,9 @@ pub(crate) fn document(source: Source<'_>, report: &SimulateReport) -> Document 
         document.paragraph(text);
         document.code(2, export);
     }
-    let is_played = report.devices.iter().any(|device| device.best().is_some());
+    let is_simulated = report.devices.iter().any(|device| device.best().is_some());
     let sweep = Next::new("simulate", &[source.path], "--sweep", "also try the other settings");
-    document.next((is_played && !report.sweep).then_some(sweep));
+    document.next((is_simulated && !report.sweep).then_some(sweep));
     document
 }
 

@@ -3,8 +3,8 @@
 use super::words::{name, own};
 use crate::analysis::simulate::DeviceSimulation;
 use crate::model::bytes::Bytes;
-use crate::play::{Capacities, Outcome, Run};
 use crate::report::common::words::{count, listed};
+use crate::simulation::{Capacities, Outcome, Run};
 use indexmap::IndexMap;
 
 /// Maximum number of listed ranges of capacities on which a program fails.

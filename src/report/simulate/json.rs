@@ -3,11 +3,11 @@
 use super::words;
 use crate::analysis::simulate::DeviceSimulation;
 use crate::analysis::simulate::SimulateReport;
-use crate::play::{Difference, Outcome, Run, Trust};
 use crate::replay::Metric;
 use crate::report::Source;
 use crate::report::common::json::{Head, InputHead, keys};
 use crate::report::common::notes;
+use crate::simulation::{Difference, Outcome, Run, Trust};
 use crate::wire::SCHEMA_VERSION;
 
 keys! { schema

@@ -2,7 +2,6 @@
 
 use super::words;
 use crate::analysis::simulate::{DeviceSimulation, SimulateReport};
-use crate::play::Run;
 use crate::report::Source;
 use crate::report::common::notes;
 use crate::report::common::picture::bars::{self, Bar};
@@ -10,6 +9,7 @@ use crate::report::common::picture::shape::{Anchor, text};
 use crate::report::common::picture::titles::title;
 use crate::report::common::picture::{Picture, Room, heading, palette, panels, remarks, stacked, warnings};
 use crate::report::common::words::count;
+use crate::simulation::Run;
 use svg::node::element::Group;
 
 const ROWS: usize = 12;

@@ -4,9 +4,9 @@ use crate::allocator::SettingsWarning;
 use crate::analysis::simulate::{DeviceSimulation, SharedSettings, SimulateReport};
 use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
-use crate::play::{Difference, Outcome, Run, SettingsAdvice, Trust};
 use crate::report::common::notes;
 use crate::report::common::words::{count, kept, listed, range};
+use crate::simulation::{Difference, Outcome, Run, SettingsAdvice, Trust};
 
 const VARIABLE: &str = "PYTORCH_CUDA_ALLOC_CONF";
 
@@ -193,8 +193,8 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
         });
     }
     // A retry is simulated also if it releases nothing.
-    let played = device.runs.first().and_then(|run| run.outcome.as_ref()).map_or(0, |outcome| outcome.retries);
-    let without = if releases.retries > 0 && played > u64::from(releases.retries) {
+    let simulated = device.runs.first().and_then(|run| run.outcome.as_ref()).map_or(0, |outcome| outcome.retries);
+    let without = if releases.retries > 0 && simulated > u64::from(releases.retries) {
         "; a retry that frees nothing is not recorded"
     } else {
         ""

@@ -3,7 +3,7 @@
 use crate::analysis::triage::{Finding, TriageReport};
 use crate::replay::Metric;
 use crate::report::common::csv::{Lines, cell};
-use crate::report::common::cures;
+use crate::report::common::fixes;
 use std::io::{self, Write};
 
 const HEAD: &str = "device,kind,label,bytes,inferred";
@@ -29,7 +29,7 @@ pub(crate) fn write(report: &TriageReport, out: &mut dyn Write) -> io::Result<()
         for advice in &device.advice {
             line(
                 &format!("advice_{}", advice.kind.name()),
-                &cures::change(advice),
+                &fixes::change(advice),
                 advice.saving.most().to_string(),
                 false,
             )?;

@@ -2,12 +2,12 @@
 
 use crate::analysis::triage::{DeviceTriage, Failure, Finding, TriageReport};
 use crate::facts::grouping::attribution::Attribution;
-use crate::play::SettingsAdvice;
 use crate::report::Source;
-use crate::report::common::cures::AdviceRow;
+use crate::report::common::fixes::AdviceRow;
 use crate::report::common::json::{CounterBytes, Head, keys};
 use crate::report::common::notes;
 use crate::report::triage::words;
+use crate::simulation::SettingsAdvice;
 use serde::Serialize;
 
 keys! { schema

@@ -6,7 +6,6 @@ use crate::analysis::triage::{DeviceTriage, Failure, Finding, Nothing};
 use crate::facts::code::sites::NO_STACK;
 use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
-use crate::play::SettingsAdvice;
 use crate::replay::Metric;
 use crate::report::checkpoint::words as checkpointed;
 use crate::report::common::advice::{Advice, advice};
@@ -16,6 +15,7 @@ use crate::report::common::notes::{self, device_name, safe, signed};
 use crate::report::common::words::{category, count, share, starred};
 use crate::report::ledger::words as ledger;
 use crate::report::simulate::words as simulate;
+use crate::simulation::SettingsAdvice;
 
 pub(crate) struct Line {
     pub text: String,

@@ -13,7 +13,7 @@ use crate::facts::device::Devices;
 use crate::facts::time::when::When;
 use crate::model::{CPU_DEVICE, DeviceId};
 use crate::replay::Instant;
-use crate::report::common::cures;
+use crate::report::common::fixes;
 use crate::report::oom::words as oom;
 use crate::report::page::{findings as page, verdict};
 use crate::report::triage::words as triage;
@@ -150,12 +150,12 @@ fn failures(device: &DeviceTriage, ooms: &DeviceOoms, found: &mut Vec<Found>) {
 
 fn cure(device: &DeviceTriage, advice: &Advice, list: Option<(&WhatIf<'_, '_>, usize)>) -> Found {
     let cure = list.and_then(|(list, place)| Cure::of(&advice.saving, list, place));
-    let mut lines = vec![cures::effect(advice), advice.evidence.clone()];
+    let mut lines = vec![fixes::effect(advice), advice.evidence.clone()];
     if device.failure.is_some() {
-        lines.push(cures::INCLUDES.to_owned());
+        lines.push(fixes::INCLUDES.to_owned());
     }
     Found {
-        sentence: cures::change(advice),
+        sentence: fixes::change(advice),
         lines,
         code: advice.code.clone(),
         cure,
@@ -169,7 +169,7 @@ fn alternatives(list: &WhatIf<'_, '_>, place: usize) -> Vec<Other> {
     let of_place = places.filter(|(_, (instead_of, _))| *instead_of == place);
     let other = of_place.map(|(own, (_, other))| Other {
         sentence: other.change.clone(),
-        lines: vec![cures::saves(&other.saving)],
+        lines: vec![fixes::saves(&other.saving)],
         code: other.code.clone(),
         cure: Cure::of(&other.saving, list, own),
     });
@@ -179,7 +179,7 @@ fn alternatives(list: &WhatIf<'_, '_>, place: usize) -> Vec<Other> {
 impl Cure {
     /// The simulation; `None` if it was not possible.
     fn of(saving: &Saving, list: &WhatIf<'_, '_>, place: usize) -> Option<Self> {
-        let Saving::Played { allocated, reserved, .. } = saving else { return None };
+        let Saving::Simulated { allocated, reserved, .. } = saving else { return None };
         let (saves_allocated_bytes, saves_reserved_bytes) = (allocated.by(), reserved.by());
         Some(Self { place, combines: list.combines(place), saves_allocated_bytes, saves_reserved_bytes })
     }

@@ -5,9 +5,9 @@ use crate::analysis::advice::{Attempt, Lowered, Saving, WhatIf};
 use crate::error::Result;
 use crate::facts::device::Device;
 use crate::facts::gpu::Gpu;
-use crate::play::{Outcome, Run, Trust};
 use crate::replay::{Instant, Metric};
 use crate::report::common::notes;
+use crate::simulation::{Outcome, Run, Trust};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -49,7 +49,7 @@ pub fn tried(device: &Device<'_>, cures: &WhatIf<'_, '_>, attempt: &Attempt) -> 
 
 impl Tried {
     fn of_cures(saving: &Saving) -> Option<Self> {
-        let Saving::Played { allocated, reserved, trust, reserved_trust, because, .. } = saving else { return None };
+        let Saving::Simulated { allocated, reserved, trust, reserved_trust, because, .. } = saving else { return None };
         Some(Self {
             allocated: Some(allocated.into()),
             reserved: Some(reserved.into()),

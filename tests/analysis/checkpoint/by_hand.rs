@@ -5,7 +5,7 @@ use memviz::Recording;
 use memviz::analysis::checkpoint::NoCandidates;
 use memviz::analysis::checkpoint::{CheckpointOptions, DeviceCheckpoint};
 use memviz::facts::training::Phase;
-use memviz::play::changes::CodeChange;
+use memviz::simulation::changes::CodeChange;
 
 const MIB: u64 = 1 << 20;
 /// Sizes: what a block keeps for backward, what it needs temporarily, what it returns; its gradients.

@@ -4,7 +4,7 @@
 use super::{device, find, miss};
 use crate::support::{REQUIRE_CORPUS, assert_none, names, read_text, skipped};
 use memviz::analysis::checkpoint::NoCandidates;
-use memviz::play::changes::CodeChange;
+use memviz::simulation::changes::CodeChange;
 use serde_json::Value;
 use std::path::Path;
 

@@ -9,7 +9,7 @@ use memviz::analysis::checkpoint::{Candidate, CurveOptions, NoCandidates};
 use memviz::analysis::checkpoint::{CheckpointOptions, CheckpointReport, DeviceCheckpoint};
 use memviz::analysis::timeline::XAxis;
 use memviz::facts::training::Phase;
-use memviz::play::changes::CodeChange;
+use memviz::simulation::changes::CodeChange;
 use serde_json::Value;
 
 /// Recordings of programs without checkpointing, with the peaks of the same programs with it.

@@ -20,8 +20,8 @@ use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::parallel;
-use crate::play::changes::Lives;
 use crate::replay::{Allocation, Instant, Metric, NEVER};
+use crate::simulation::changes::Lifetimes;
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::OnceLock;
@@ -196,12 +196,12 @@ fn finding(
         return None;
     }
     let (change, code) = words(device, stack);
-    let certain = Lives { removed: removed.clone(), ..Lives::default() };
+    let certain = Lifetimes { removed: removed.clone(), ..Lifetimes::default() };
     let copies = sorted(matrices.iter().filter_map(|matrix| copied_result(device, matrix)).collect());
     let is_trained = matrices.iter().any(|matrix| has_trained_bias(device, matrix));
     let trained = is_trained.then(|| {
         let own = certain.removed.iter().copied().filter(|index| backward.binary_search(index).is_err());
-        Lives { removed: own.collect(), ..Lives::default() }
+        Lifetimes { removed: own.collect(), ..Lifetimes::default() }
     });
     let is_copied = trained.is_none();
     let biased = trained.or_else(|| with_copied_bias(device, matrices, &certain));
@@ -219,7 +219,7 @@ fn finding(
     let fix = if unknown.is_empty() {
         Fix::new(change, [code], certain)
     } else {
-        let most = Lives { removed: merged(&removed, &copies), ..Lives::default() };
+        let most = Lifetimes { removed: merged(&removed, &copies), ..Lifetimes::default() };
         Fix::up_to(change, [code], biased.or(masked).unwrap_or(certain), most, unknown)
     };
     Some(Finding {
@@ -327,7 +327,7 @@ fn has_trained_bias(device: &Device<'_>, matrix: &Matrix) -> bool {
 
 /// The least that the change saves where a bias in float32 is added to scores in half precision: the bias of fused attention has the
 /// dtype of the queries. If each layer casts it, the copy lives as long as the matrix did. `None` where no such bias is known.
-fn with_copied_bias(device: &Device<'_>, matrices: &[Matrix], most: &Lives) -> Option<Lives> {
+fn with_copied_bias(device: &Device<'_>, matrices: &[Matrix], most: &Lifetimes) -> Option<Lifetimes> {
     let blocks = &device.history().allocations;
     let requested = |index: u32| blocks[index as usize].requested;
     let stack = |index: u32| device.track.stack_of(index as usize);
@@ -351,12 +351,12 @@ fn with_copied_bias(device: &Device<'_>, matrices: &[Matrix], most: &Lives) -> O
     let removed = most.removed.iter().copied().filter(|index| !copies.contains(index)).collect();
     let mut resized: Vec<(u32, u64)> = copies.into_iter().map(|index| (index, bias / 2)).collect();
     resized.sort_unstable();
-    Some(Lives { removed, resized, ..most.clone() })
+    Some(Lifetimes { removed, resized, ..most.clone() })
 }
 
 /// The least that the change saves if a mask is added to the scores: fused attention converts a boolean mask to a mask of numbers,
 /// as large as the recorded one, in each layer, which lives as long as the matrix did. `None` where no mask is known.
-fn with_mask(device: &Device<'_>, matrices: &[Matrix], most: &Lives) -> Option<Lives> {
+fn with_mask(device: &Device<'_>, matrices: &[Matrix], most: &Lifetimes) -> Option<Lifetimes> {
     let blocks = &device.history().allocations;
     let mask = matrices.iter().take(LOOKED_AT).find_map(|matrix| bias(device, matrix, matrix.sizes[1], matrices))?;
     let longest = |matrix: &Matrix| matrix.blocks.iter().copied().max_by_key(|&index| blocks[index as usize].freed);
@@ -364,7 +364,7 @@ fn with_mask(device: &Device<'_>, matrices: &[Matrix], most: &Lives) -> Option<L
     let removed = most.removed.iter().copied().filter(|index| !copies.contains(index)).collect();
     let mut resized: Vec<(u32, u64)> = copies.into_iter().map(|index| (index, mask)).collect();
     resized.sort_unstable();
-    Some(Lives { removed, resized, ..most.clone() })
+    Some(Lifetimes { removed, resized, ..most.clone() })
 }
 
 /// Bytes of a bias that is added to the scores of several layers: it is there when a matrix is made, and when another one is, and its

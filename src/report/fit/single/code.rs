@@ -1,11 +1,11 @@
 //! The lines to change for a plan.
 
 use super::words::settings;
-use crate::play::changes::{Change, CodeChange, Optimizer, chunked_loss};
-use crate::play::plans::{Plan, PlannedChange};
 use crate::report::common::code_change;
 use crate::report::common::words::ordinal;
 use crate::report::simulate::words as simulate;
+use crate::simulation::changes::{Change, CodeChange, Optimizer, chunked_loss};
+use crate::simulation::plans::{Plan, PlannedChange};
 
 /// A change to the code: where, and the new code.
 pub fn code(change: &PlannedChange) -> (String, String) {

@@ -1,7 +1,7 @@
 //! `memviz fit` of one recording as CSV: a line per device and plan, the unchanged program first.
 
-use crate::play::plans::PlanReport;
 use crate::report::common::csv::{Lines, cell};
+use crate::simulation::plans::PlanReport;
 use std::io::{self, Write};
 
 const HEAD: &str = "device,goal_bytes,alloc_conf,changes,fits,needs_bytes,max_allocated_bytes,max_reserved_bytes,\

@@ -3,12 +3,12 @@
 use super::words;
 use crate::analysis::fit::{FIRST, FitFix, FitPlans, FitTogether};
 use crate::model::bytes::Bytes;
-use crate::play::plans::{DevicePlans, Plan};
 use crate::report::Source;
-use crate::report::common::cures::change;
 use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
+use crate::report::common::fixes::change;
 use crate::report::common::notes::device_name;
 use crate::report::simulate::words as simulate;
+use crate::simulation::plans::{DevicePlans, Plan};
 use unicode_width::UnicodeWidthStr;
 
 /// On narrower screens, the columns for allocated memory and retries are left out.

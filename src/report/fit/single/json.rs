@@ -1,8 +1,8 @@
 //! Changes that make a recording fit a device, in the JSON of `memviz fit`.
 
 use super::words;
-use crate::play::plans::{DevicePlans, Plan, PlannedChange};
-use crate::play::{Difference, Generation, Trust};
+use crate::simulation::plans::{DevicePlans, Plan, PlannedChange};
+use crate::simulation::{Difference, Generation, Trust};
 use serde::Serialize;
 
 /// Changes that make a program fit on a device.

@@ -15,13 +15,13 @@ use self::json::FitPlan;
 use super::json::{Fit, FitCureRow, FitDevice, FitScaling, FitTogetherRow};
 use crate::analysis::advice::Saving;
 use crate::analysis::fit::{FitFix, FitPlans, FitTogether};
-use crate::play::Trust;
-use crate::play::plans::DevicePlans;
-use crate::report::common::cures::AdviceRow;
 use crate::report::common::document::Document;
+use crate::report::common::fixes::AdviceRow;
 use crate::report::common::json::InputHead;
 use crate::report::common::no_commands;
 use crate::report::{Answer, Rows, Source};
+use crate::simulation::Trust;
+use crate::simulation::plans::DevicePlans;
 use crate::wire::SCHEMA_VERSION;
 use std::io::{self, Write};
 
@@ -54,8 +54,8 @@ fn device(
     with_plan: Option<&FitTogether>,
 ) -> FitDevice {
     let needs = |saving: &Saving| match saving {
-        Saving::Played { needs, .. } => *needs,
-        Saving::NotPlayed { .. } => None,
+        Saving::Simulated { needs, .. } => *needs,
+        Saving::NotSimulated { .. } => None,
     };
     let cure = |cure: &FitFix| FitCureRow {
         advice: AdviceRow::of(&cure.advice),
@@ -64,8 +64,8 @@ fn device(
     };
     let together = |together: &FitTogether| {
         let (allocated, trust) = match &together.fixes.saving {
-            Saving::Played { allocated, trust, .. } => (Some(allocated.by()), *trust),
-            Saving::NotPlayed { .. } => (None, Trust::Refused),
+            Saving::Simulated { allocated, trust, .. } => (Some(allocated.by()), *trust),
+            Saving::NotSimulated { .. } => (None, Trust::Refused),
         };
         FitTogetherRow {
             cures: together.fixes.places.clone(),

@@ -4,13 +4,13 @@ use super::words;
 use crate::analysis::advice::Saving;
 use crate::analysis::fit::{FitFix, FitPlans, FitTogether};
 use crate::model::bytes::Bytes;
-use crate::play::plans::{DevicePlans, Goal, Plan};
 use crate::report::Source;
-use crate::report::common::cures;
+use crate::report::common::fixes;
 use crate::report::common::notes::device_name;
 use crate::report::common::picture::bars::{self, Bar};
 use crate::report::common::picture::titles::title;
 use crate::report::common::picture::{Picture, Room, heading, panels, stacked, warnings};
+use crate::simulation::plans::{DevicePlans, Goal, Plan};
 use svg::node::element::Group;
 
 /// All devices below each other.
@@ -31,9 +31,9 @@ fn panel(device: &DevicePlans, cures: &[FitFix], combined: [Option<&FitTogether>
     let Some(as_it_is) = &device.as_it_is else { return Picture { height: y + 16.0, body } };
     let plan = |plan: &Plan| bar_of_plan(device, plan);
     let mut shown = vec![plan(as_it_is)];
-    let named = cures.iter().take(cures::MOST).enumerate();
+    let named = cures.iter().take(fixes::MOST).enumerate();
     let named = named.map(|(place, cure)| {
-        (format!("{}. {}", place + 1, cures::change(&cure.advice)), &cure.advice.saving, cure.fits)
+        (format!("{}. {}", place + 1, fixes::change(&cure.advice)), &cure.advice.saving, cure.fits)
     });
     let at_once = combined.into_iter().flatten().map(|it| (at_once(it), &it.fixes.saving, it.fits));
     shown.extend(named.chain(at_once).filter_map(|(name, saving, fits)| bar_of_cure(device, name, saving, fits)));
@@ -48,7 +48,7 @@ fn bar_of_plan(device: &DevicePlans, plan: &Plan) -> Bar {
 
 /// A simulated cure; the others have no figures.
 fn bar_of_cure(device: &DevicePlans, name: String, saving: &Saving, fits: Option<bool>) -> Option<Bar> {
-    let Saving::Played { allocated, reserved, needs, .. } = saving else { return None };
+    let Saving::Simulated { allocated, reserved, needs, .. } = saving else { return None };
     let needed = match device.goal {
         Goal::Device(_) => needs.unwrap_or(reserved.after),
         Goal::Allocated(_) => allocated.after,

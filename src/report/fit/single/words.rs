@@ -4,13 +4,13 @@ pub use super::code::{code, export};
 use crate::analysis::advice::Saving;
 use crate::analysis::fit::{FIRST, FitFix, FitTogether};
 use crate::model::bytes::Bytes;
-use crate::play::changes::Change;
-use crate::play::plans::{DevicePlans, Plan, PlannedChange};
-use crate::play::{DEFAULT_CONTEXT, Generation, Reach, Trust, UNPLACED};
 use crate::report::common::notes::{self, duration};
 use crate::report::common::words::{count, kept, listed};
-use crate::report::common::{code_change, cures};
+use crate::report::common::{code_change, fixes};
 use crate::report::simulate::words as simulate;
+use crate::simulation::changes::Change;
+use crate::simulation::plans::{DevicePlans, Plan, PlannedChange};
+use crate::simulation::{DEFAULT_CONTEXT, Generation, Reach, Trust, UNPLACED};
 use indexmap::IndexMap;
 
 /// The separator of the parts of a plan.
@@ -53,7 +53,7 @@ fn headline(device: &DevicePlans, cures: &[FitFix], combined: [Option<&FitTogeth
 /// then needs.
 fn closest(device: &DevicePlans, cures: &[FitFix], combined: [Option<&FitTogether>; 2]) -> Option<(u64, String)> {
     let needs = |saving: &Saving, fits: Option<bool>| match saving {
-        Saving::Played { needs, reserved, .. } if fits == Some(false) => Some(needs.unwrap_or(reserved.after)),
+        Saving::Simulated { needs, reserved, .. } if fits == Some(false) => Some(needs.unwrap_or(reserved.after)),
         _ => None,
     };
     let one =
@@ -89,10 +89,10 @@ fn room_of(device: &DevicePlans, needed: u64) -> String {
 /// cure saves in the recording.
 pub fn cure(device: &DevicePlans, cure: &FitFix) -> String {
     if device.refused.is_some() {
-        return cures::effect(&cure.advice);
+        return fixes::effect(&cure.advice);
     }
     let unchanged = device.as_it_is.as_ref().map_or(u64::MAX, |plan| device.measure(plan));
-    let helps = !matches!(cure.advice.saving, Saving::Played { needs: Some(needs), .. } if needs >= unchanged);
+    let helps = !matches!(cure.advice.saving, Saving::Simulated { needs: Some(needs), .. } if needs >= unchanged);
     let no = if helps { "not enough on its own:" } else { "does not help on its own:" };
     enough(&cure.advice.saving, cure.fits, ["fits with this change alone:", no])
 }
@@ -105,13 +105,13 @@ pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
     let all: Vec<String> = [format!("{noun} {}", listed(&numbers))].into_iter().chain(with).collect();
     let all = listed(&all);
     if device.refused.is_some() {
-        let saves = cures::saves(&together.fixes.saving);
+        let saves = fixes::saves(&together.fixes.saving);
         return match saves.strip_prefix("saves ") {
             Some(what) => format!("{all} together save {what}"),
             None => format!("{all} together: {saves}"),
         };
     }
-    let is_judged = matches!(together.fixes.saving, Saving::Played { .. }) && together.fits.is_some();
+    let is_judged = matches!(together.fixes.saving, Saving::Simulated { .. }) && together.fits.is_some();
     let fits = if is_uncertain(device, together) { "the program probably fits: it" } else { "the program fits: it" };
     let enough = enough(&together.fixes.saving, together.fits, [fits, "the program does not fit: it"]);
     if is_judged {
@@ -124,7 +124,7 @@ pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
 
 fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
     let (needs, trust) = match saving {
-        Saving::Played { reserved, needs, reserved_trust, because, .. } => {
+        Saving::Simulated { reserved, needs, reserved_trust, because, .. } => {
             let why = if *reserved_trust == Trust::Uncertain && !because.is_empty() {
                 format!(": {because}")
             } else {
@@ -132,7 +132,7 @@ fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
             };
             (Bytes(needs.unwrap_or(reserved.after)), format!("{}{why}", reserved_trust.name()))
         }
-        Saving::NotPlayed { because, .. } => return format!("not simulated ({because})"),
+        Saving::NotSimulated { because, .. } => return format!("not simulated ({because})"),
     };
     match fits {
         Some(true) => format!("{yes} needs {needs} ({trust})"),
@@ -171,7 +171,7 @@ fn fits_with(is_doubted: bool) -> &'static str {
 
 /// Whether the bytes that a program needs with a cure are uncertain.
 fn is_doubted(saving: &Saving) -> bool {
-    matches!(saving, Saving::Played { reserved_trust: Trust::Uncertain, at_least: false, .. })
+    matches!(saving, Saving::Simulated { reserved_trust: Trust::Uncertain, at_least: false, .. })
 }
 
 /// Whether the bytes that a program needs with several cures, or with cures and a plan, are uncertain.
@@ -185,7 +185,8 @@ fn is_uncertain(device: &DevicePlans, together: &FitTogether) -> bool {
 
 /// Whether cures that are enough together, or with a plan, are easier than all plans.
 fn is_easiest(device: &DevicePlans, together: &FitTogether) -> bool {
-    let is_doubted = matches!(together.fixes.saving, Saving::Played { trust: Trust::Uncertain, at_least: false, .. });
+    let is_doubted =
+        matches!(together.fixes.saving, Saving::Simulated { trust: Trust::Uncertain, at_least: false, .. });
     // A plan that comes with cures was compared with the others.
     together.fits == Some(true) && (device.plans.is_empty() || together.plan.is_some() || !is_doubted)
 }
