@@ -28,7 +28,7 @@ pub struct Check {
     pub kind: CheckKind,
     /// The device; `None` if the recording has none.
     pub device: Option<DeviceId>,
-    /// The limit, if known.
+    /// The limit, if known; the value of the baseline if the verdict is [`CheckVerdict::Shown`].
     pub limit: Option<Amount>,
     /// The value is at least this.
     pub at_least: Option<Amount>,
@@ -41,7 +41,7 @@ pub struct Check {
     pub matching_sites: Option<usize>,
     /// Whether the value is within the limit.
     pub verdict: CheckVerdict,
-    /// The sites that caused the value, if it exceeds the limit.
+    /// The sites that caused the value, if it is known to exceed the limit.
     pub culprits: Culprits,
 }
 
@@ -83,6 +83,8 @@ pub enum CheckVerdict {
     Failed,
     /// The recording does not show it.
     Unknown,
+    /// The value is only compared with the baseline: [`super::Tolerance::Any`].
+    Shown,
 }
 
 impl CheckKind {
@@ -108,6 +110,7 @@ impl CheckVerdict {
             Self::Passed => "passed",
             Self::Failed => "failed",
             Self::Unknown => "unknown",
+            Self::Shown => "shown",
         }
     }
 }

@@ -85,7 +85,8 @@ pub struct CheckRow<'a> {
     pub between: Option<&'a str>,
     /// The device; null if the recording has none.
     pub device: Option<i32>,
-    /// The limit. Null if its baseline does not have it, and for `max-fragmentation`.
+    /// The limit, or the value of the baseline if the verdict is `shown`. Null if the baseline does not have it, and for
+    /// `max-fragmentation`.
     pub limit_bytes: Option<u64>,
     /// The measured value: exact, or a bound as in `bound`. Null if unknown, and for `max-fragmentation`.
     pub measured_bytes: Option<u64>,
@@ -102,7 +103,7 @@ pub struct CheckRow<'a> {
     pub headroom_bytes: Option<i128>,
     /// Whether the limit is known to be met.
     pub passed: bool,
-    /// `passed`, `failed` or `unknown`.
+    /// `passed`, `failed` or `unknown`; `shown` for a comparison that is not judged.
     pub verdict: &'static str,
     /// Why it is not known exactly.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,7 +115,7 @@ pub struct CheckRow<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub basis: Option<Basis>,
-    /// The sites that caused an exceeded limit, the largest first.
+    /// The sites that caused an exceeded limit or growth, the largest first.
     #[serde(skip_serializing_if = "<[Culprit]>::is_empty")]
     pub sites: &'a [Culprit],
 }
@@ -183,7 +184,8 @@ impl<'a> From<&'a Check> for CheckRow<'a> {
             verdict: check.verdict.name(),
             reason: check.doubt.as_ref().map(doubt),
             matching_sites: check.matching_sites,
-            basis: (check.verdict == CheckVerdict::Failed).then_some(check.culprits.basis),
+            basis: (check.verdict == CheckVerdict::Failed || !check.culprits.sites.is_empty())
+                .then_some(check.culprits.basis),
             sites: &check.culprits.sites,
         }
     }
