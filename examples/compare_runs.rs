@@ -6,6 +6,7 @@
 use memviz::analysis::peak::PeakOptions;
 use memviz::{ReadOptions, Recording};
 use std::collections::BTreeMap;
+use std::process::ExitCode;
 
 /// Bytes at the peak of the first device, by site.
 fn sites(path: &str) -> memviz::Result<BTreeMap<String, i128>> {
@@ -15,7 +16,17 @@ fn sites(path: &str) -> memviz::Result<BTreeMap<String, i128>> {
     Ok(rows.into_iter().map(|row| (row.label, i128::from(row.bytes))).collect())
 }
 
-fn main() -> memviz::Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> memviz::Result<()> {
     let mut paths = std::env::args().skip(1);
     let mut next = |default: &str| paths.next().unwrap_or_else(|| default.to_owned());
     let base = sites(&next("fixtures/snapshots/gpt_train/snapshot.pickle.gz"))?;

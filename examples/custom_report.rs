@@ -5,6 +5,7 @@
 use memviz::analysis::peak::{PeakOptions, PeakReport};
 use memviz::{Answer, Bytes, ReadOptions, Recording, Source, TextStyle};
 use std::io::{self, Write};
+use std::process::ExitCode;
 
 /// An answer as a chat message.
 trait Chat: Answer {
@@ -23,7 +24,17 @@ impl Chat for PeakReport {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).unwrap_or_else(|| "fixtures/snapshots/tiny/snapshot.pickle.gz".to_owned());
     let recording = Recording::open(path.as_ref(), &ReadOptions::default())?;
     let source = Source { path: &path, recording: &recording };

@@ -4,8 +4,19 @@
 
 use memviz::analysis::peak::PeakOptions;
 use memviz::{Bytes, GroupBy, ReadOptions, Recording};
+use std::process::ExitCode;
 
-fn main() -> memviz::Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> memviz::Result<()> {
     let path = std::env::args().nth(1).unwrap_or_else(|| "fixtures/snapshots/tiny/snapshot.pickle.gz".to_owned());
     let recording = Recording::open(path.as_ref(), &ReadOptions::default())?;
     let options = PeakOptions::default().by(GroupBy::Site).top(Some(5));

@@ -17,7 +17,7 @@ def summarize(recording):
     """Return the lines of JSON that memviz writes about a recording."""
     path, content = recording
     # memviz takes the rank from the name. One thread is enough: Spark already runs a task per core.
-    command = ["memviz", "ranks", "--format", "json", "--threads", "1", "--stdin-name", path, "-"]
+    command = ["memviz", "ranks", "--format", "json", "--threads", "1", f"--stdin-name={path}", "-"]
     run = subprocess.run(command, input=content, stdout=subprocess.PIPE, check=False)
     # If a recording cannot be read, memviz exits with 2 and writes a line about it, which the comparison reports.
     if run.returncode not in (0, 2):
@@ -41,7 +41,7 @@ def main():
     lines = spark.sparkContext.binaryFiles(options.recordings).flatMap(summarize).collect()
     spark.stop()
     if options.output:
-        join(lines, ["--quiet", "-o", options.output, "--force"])
+        join(lines, ["--quiet", f"--output={options.output}", "--force"])
     return join(lines, [])
 
 

@@ -22,7 +22,7 @@ case $1 in
 summarize)
     snapshots=$2 summaries=$3
     task=${SLURM_ARRAY_TASK_ID:-0} tasks=${SLURM_ARRAY_TASK_COUNT:-1}
-    mkdir -p "$summaries"
+    mkdir -p -- "$summaries"
     shopt -s nullglob
     files=("$snapshots"/*.pickle "$snapshots"/*.pickle.gz "$snapshots"/*.pickle.zst)
     mine=()
@@ -32,13 +32,13 @@ summarize)
     # There may be more tasks than files.
     [ ${#mine[@]} -gt 0 ] || exit 0
     # A recording that cannot be read is also a line of the summary; memviz then exits with 2.
-    memviz ranks --format json --threads "${SLURM_CPUS_PER_TASK:-1}" -o "$summaries/task$task.jsonl" --force \
-        "${mine[@]}"
+    memviz ranks --format json --threads "${SLURM_CPUS_PER_TASK:-1}" --output="$summaries/task$task.jsonl" --force \
+        -- "${mine[@]}"
     ;;
 join)
     summaries=$2 picture=$3
-    memviz ranks -o "$picture" --force "$summaries"
-    memviz ranks "$summaries"
+    memviz ranks --output="$picture" --force -- "$summaries"
+    memviz ranks -- "$summaries"
     ;;
 *)
     usage

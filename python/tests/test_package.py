@@ -19,9 +19,10 @@ NOTEBOOK = ROOT / "python" / "notebooks" / "first_look.ipynb"
 
 
 @pytest.mark.parametrize("name", ["LICENSE-MIT", "LICENSE-APACHE"])
-def test_licences_are_those_of_the_project(name: str) -> None:
-    # A package contains only files next to its pyproject.toml.
-    assert (ROOT / "python" / name).read_bytes() == (ROOT / name).read_bytes()
+@pytest.mark.parametrize("package", ["python", "crates/recording"])
+def test_licences_are_those_of_the_project(package: str, name: str) -> None:
+    # A package contains only files next to its manifest.
+    assert (ROOT / package / name).read_bytes() == (ROOT / name).read_bytes()
 
 
 def test_the_notebook_runs() -> None:

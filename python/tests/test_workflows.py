@@ -54,10 +54,25 @@ def test_the_documentation_gives_inputs_that_there_are(documented: Path) -> None
 def test_no_step_is_unsafe() -> None:
     if shutil.which("zizmor") is None:
         pytest.skip("zizmor is not installed")
-    # Name the files: the configuration is next to the workflows.
-    command = ["zizmor", "--offline", "--no-progress", f"--config={ROOT / '.github' / 'zizmor.yml'}"]
-    done = subprocess.run([*command, *WORKFLOWS, ACTION], capture_output=True, encoding="utf-8", check=False)
+    # Among them: actions are pinned by commit, and each job has the permissions that it needs.
+    command = ["zizmor", "--offline", "--no-progress", "--no-config", *map(str, WORKFLOWS), str(ACTION)]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_only_what_passed_the_checks_is_published() -> None:
+    jobs = yaml.safe_load(RELEASE.read_text(encoding="utf-8"))["jobs"]
+    assert jobs["checks"] == {"uses": "$/.github/workflows/ci.yml"}
+    assert {"checks", "build", "source", "sbom"} == set(jobs["draft"]["needs"])
+    # Nothing is public before the package index has it, and nothing at all is published from a fork or without a tag.
+    assert "--draft " in release_script("Draft the release")
+    assert (jobs["index"]["needs"], jobs["release"]["needs"]) == ("draft", "index")
+    assert jobs["draft"]["if"] == "startsWith(github.ref, 'refs/tags/') && !github.event.repository.fork"
+    permissions = {name: job["permissions"] for name, job in jobs.items() if "permissions" in job}
+    write = {"contents": "write"}
+    assert permissions == {"draft": write, "index": {"id-token": "write"}, "release": write}
+    jobs = yaml.safe_load((RELEASE.parent / "main.yml").read_text(encoding="utf-8"))["jobs"]
+    assert jobs["deploy"]["needs"] == ["checks", "build"]
 
 
 @pytest.mark.parametrize("path", [ACTION, *WORKFLOWS], ids=lambda path: path.name)
@@ -83,11 +98,16 @@ def scripts(value: Any) -> list[str]:
     return []
 
 
+def release_script(name: str) -> str:
+    """Return the script of a step of the release."""
+    jobs = yaml.safe_load(RELEASE.read_text(encoding="utf-8"))["jobs"].values()
+    [script] = [step["run"] for job in jobs for step in job.get("steps", ()) if step.get("name") == name]
+    return str(script)
+
+
 def release_step(name: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a step of the release in a folder, as a runner does."""
-    jobs = yaml.safe_load(RELEASE.read_text(encoding="utf-8"))["jobs"].values()
-    [script] = [step["run"] for job in jobs for step in job["steps"] if step.get("name") == name]
-    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", release_script(name)]
     environment = {**os.environ, **variables, "GITHUB_REF_NAME": "v1.2.3"}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False)
 
@@ -134,9 +154,9 @@ def test_a_release_has_everything_and_the_index_the_wheels(tmp_path: Path) -> No
     (tools / "gh").write_text('#!/bin/sh\nprintf "%s " "$@"\n', encoding="utf-8")
     (tools / "gh").chmod(0o755)
     search = f"{tools}{os.pathsep}{os.environ['PATH']}"
-    done = release_step("Release", tmp_path, PATH=search, GITHUB_REPOSITORY="someone/memviz")
+    done = release_step("Draft the release", tmp_path, PATH=search, GITHUB_REPOSITORY="someone/memviz")
     assert done.stdout.split() == [
-        *("release", "create", "v1.2.3", "--repo", "someone/memviz", "--generate-notes", "--"),
+        *("release", "create", "v1.2.3", "--repo", "someone/memviz", "--draft", "--generate-notes", "--"),
         *("SHA256SUMS", "memviz-sbom.json", path.name, SOURCE),
     ]
     assert len((path.parent / "SHA256SUMS").read_text(encoding="utf-8").splitlines()) == 3

@@ -171,9 +171,28 @@ fn refuse(error: &clap::Error, command: Option<&OsString>) -> Outcome {
         complain(&format!("expected a command or FILE before {option}: options follow it"));
         return Outcome::Failed;
     }
+    let left_out = command.and_then(|typed| LEFT_OUT.iter().find(|name| typed == **name));
+    if let (ErrorKind::InvalidSubcommand, Some(name)) = (error.kind(), left_out) {
+        complain(&format!(
+            "expected a build of memviz with the feature {name} (cargo install --path . --features {name}; the Python package has it, too)"
+        ));
+        return Outcome::Failed;
+    }
     complain(&format!("{}{tip}", message.strip_prefix("error: ").unwrap_or(&message)));
     Outcome::Failed
 }
+
+/// Commands that this build lacks. Each has a feature of the same name.
+const LEFT_OUT: &[&str] = &[
+    #[cfg(not(feature = "export"))]
+    "export",
+    #[cfg(not(feature = "mcp"))]
+    "mcp",
+    #[cfg(not(feature = "nsys"))]
+    "nsys",
+    #[cfg(not(feature = "view"))]
+    "view",
+];
 
 /// Why a value is not a number that an option accepts, where the reason is in Rust's words: `0 is not in 1..=256`.
 fn plain_reason(reason: &(dyn std::error::Error + 'static)) -> Option<String> {

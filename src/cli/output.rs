@@ -78,12 +78,18 @@ pub fn write_file(
         io::ErrorKind::AlreadyExists => exists(path),
         _ => about(error),
     })?;
+    report_written(args, path).map_err(about)?;
+    if args.open { desktop::open(path).map_err(about) } else { Ok(()) }
+}
+
+/// Reports on standard error that a file was written, with its size, unless quiet.
+pub fn report_written(args: &SharedArgs, path: &Path) -> io::Result<()> {
     if !args.quiet {
-        let bytes = path.metadata().map_err(about)?.len();
+        let bytes = path.metadata()?.len();
         // If standard error is closed, nothing can be reported.
         let _ = writeln!(io::stderr(), "wrote {}, {}", safe(&path.display().to_string()), size(bytes));
     }
-    if args.open { desktop::open(path).map_err(about) } else { Ok(()) }
+    Ok(())
 }
 
 /// The size of a file as file managers show it, in powers of 1000.

@@ -23,8 +23,12 @@ static GPUS: LazyLock<Vec<Gpu>> = LazyLock::new(|| {
 pub struct Gpu {
     /// Its name, as options accept it.
     pub name: &'static str,
+    /// Its name in the driver.
+    pub driver_name: &'static str,
     /// Total bytes of memory: the total capacity in PyTorch's messages.
     pub memory: u64,
+    /// Whether the memory is that of a report, rather than derived from a similar GPU or the data sheet.
+    pub is_measured: bool,
     /// How many threads it runs at once.
     pub threads: Threads,
 }
@@ -57,7 +61,13 @@ impl Gpu {
         };
         let number = |wanted: &str| cell(wanted)?.parse::<u64>().ok();
         let threads = Threads { processors: number("multiprocessors")?, each: number("threads")? };
-        Some(Self { name: cell("key")?, memory: number("memory_mib")? << 20, threads })
+        Some(Self {
+            name: cell("key")?,
+            driver_name: cell("name")?,
+            memory: number("memory_mib")? << 20,
+            is_measured: cell("measured")? == "yes",
+            threads,
+        })
     }
 }
 
@@ -95,9 +105,10 @@ mod tests {
 
     #[test]
     fn columns_are_found_by_their_names() {
-        let columns = ["threads", "key", "multiprocessors", "memory_mib"];
-        let gpu = Gpu { name: "one", memory: 3 << 20, threads: Threads { processors: 2, each: 1024 } };
-        assert_eq!(Gpu::from_row(&columns, "1024,one,2,3"), Some(gpu));
-        assert_eq!(Gpu::from_row(&columns, "1024,one,2,much"), None);
+        let columns = ["threads", "key", "multiprocessors", "memory_mib", "name", "measured"];
+        let threads = Threads { processors: 2, each: 1024 };
+        let gpu = Gpu { name: "one", driver_name: "NVIDIA One", memory: 3 << 20, is_measured: true, threads };
+        assert_eq!(Gpu::from_row(&columns, "1024,one,2,3,NVIDIA One,yes"), Some(gpu));
+        assert_eq!(Gpu::from_row(&columns, "1024,one,2,much,NVIDIA One,yes"), None);
     }
 }

@@ -15,7 +15,7 @@ pub mod snapshot_file;
 use serde_json::Value;
 use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Recordings that belong to the repository.
 pub const FIXTURES: &str = "fixtures/snapshots";
@@ -163,7 +163,19 @@ pub fn is_blessing() -> bool {
 /// Announces that a test did not run. Not with `eprintln!`, whose output the test harness hides.
 pub fn skipped(reason: &str) {
     let thread = std::thread::current();
-    let _ = writeln!(io::stderr(), "\nSKIPPED {}: {reason}", thread.name().unwrap_or("a test"));
+    let test = thread.name().unwrap_or("a test");
+    let _ = writeln!(io::stderr(), "\nSKIPPED {test}: {reason}");
+    let list = fs::OpenOptions::new().create(true).append(true).open(list_of_skipped());
+    let _ = list.and_then(|mut list| list.write_all(format!("{test}\t{reason}\n").as_bytes()));
+}
+
+/// Where tests started by the same cargo list what they skip.
+pub fn list_of_skipped() -> PathBuf {
+    #[cfg(unix)]
+    let run = std::os::unix::process::parent_id();
+    #[cfg(not(unix))]
+    let run = 0;
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("skipped-{run}"))
 }
 
 /// Fails with one line per problem.

@@ -510,7 +510,9 @@ class CheckRow:
     """The limit minus the measured value; null if it is not judged, and for `max-fragmentation`."""
 
     limit_bytes: int | None
-    """The limit. Null if its baseline does not have it, and for `max-fragmentation`."""
+    """The limit, or the value of the baseline if the verdict is `shown`. Null if the baseline does not have it,
+    and for `max-fragmentation`.
+    """
 
     measured_bytes: int | None
     """The measured value: exact, or a bound as in `bound`. Null if unknown, and for `max-fragmentation`."""
@@ -524,7 +526,7 @@ class CheckRow:
     """Whether the limit is known to be met."""
 
     verdict: str
-    """`passed`, `failed` or `unknown`."""
+    """`passed`, `failed` or `unknown`; `shown` for a comparison that is not judged."""
 
     basis: str | None = None
     """The meaning of the bytes of `sites`: `held`, `grown`, `reserved`, `pinned`, `leaked` or `born`."""
@@ -551,7 +553,7 @@ class CheckRow:
     """Why it is not known exactly."""
 
     sites: tuple[CheckSite, ...] | None = None
-    """The sites that caused an exceeded limit, the largest first."""
+    """The sites that caused an exceeded limit or growth, the largest first."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ options! {
         /// The baseline of the peaks of allocated and reserved bytes.
         pub baseline: Option<EarlierRun>,
         /// How much the peaks may exceed the baseline.
-        pub tolerance: GrowthLimit,
+        pub tolerance: Tolerance,
         /// Whether to accept a recording that starts with memory in use, and check it from there on. Otherwise its maxima are
         /// lower bounds: a ring buffer may have dropped the peak.
         pub accept_late_start: bool,
@@ -50,6 +50,34 @@ impl Budgets {
             && self.max_sites.is_empty()
             && self.max_residues.is_empty()
             && self.baseline.is_none()
+    }
+}
+
+/// What happens if a peak exceeds the baseline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tolerance {
+    /// More growth than this exceeds the budget.
+    Within(GrowthLimit),
+    /// All growth is shown, and none is judged.
+    Any,
+}
+
+impl Default for Tolerance {
+    /// No growth.
+    fn default() -> Self {
+        Self::Within(GrowthLimit::default())
+    }
+}
+
+impl FromStr for Tolerance {
+    type Err = Error;
+
+    /// Reads a size, a percentage, or `any`.
+    ///
+    /// # Errors
+    /// If the text is none of these.
+    fn from_str(text: &str) -> Result<Self> {
+        if text == "any" { Ok(Self::Any) } else { text.parse().map(Self::Within) }
     }
 }
 

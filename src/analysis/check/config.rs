@@ -3,8 +3,7 @@
 //! In: its text. Out: its entries, with every value read; or an error that names the line. Paths stay as they are
 //! written: they are relative to the file's folder, which the caller knows.
 
-use super::budget::{Budgets, Ceiling, ResidueLimit, SiteLimit, at_most_all};
-use crate::analysis::diff::GrowthLimit;
+use super::budget::{Budgets, Ceiling, ResidueLimit, SiteLimit, Tolerance, at_most_all};
 use crate::error::{Error, Result};
 use crate::model::DeviceId;
 use crate::model::bytes::Bytes;
@@ -70,7 +69,7 @@ struct Table {
     max_residue: OneOrMore<Typed<ResidueLimit>>,
     steps: Option<Typed<Regex>>,
     baseline: Option<PathBuf>,
-    tolerance: Option<Typed<GrowthLimit>>,
+    tolerance: Option<Typed<Tolerance>>,
     #[serde(default)]
     accept_late_start: bool,
 }
@@ -252,7 +251,7 @@ mod tests {
         let sites: Vec<_> = budgets.max_sites.iter().map(|site| (site.pattern.as_str(), site.limit.0)).collect();
         assert_eq!(sites, [("attention", 2 << 30), ("a=b", 1_000_000_000)]);
         assert_eq!(budgets.steps.as_ref().map(Regex::as_str), Some("^step_"));
-        assert_eq!((first.baseline.clone(), budgets.tolerance.above(100)), (Some("base.json".into()), 102));
+        assert_eq!((first.baseline.clone(), budgets.tolerance), (Some("base.json".into()), "2%".parse().unwrap()));
         assert_eq!((second.budgets.name.as_deref(), second.budgets.max_peak), (Some("*"), Some(5)));
         // A capacity on the command line applies to all.
         let [first, second] = &read(text, Some(Bytes(1000))).unwrap()[..] else { panic!() };

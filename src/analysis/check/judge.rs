@@ -1,6 +1,6 @@
 //! Judges each budget on each device.
 
-use super::budget::{Budgets, ResidueLimit, SiteLimit};
+use super::budget::{Budgets, ResidueLimit, SiteLimit, Tolerance};
 use super::culprits::{Basis, Culprits, Locations};
 use super::earlier::EarlierDevice;
 use super::leak;
@@ -154,8 +154,9 @@ impl<'d, 'a> Judge<'d, 'a> {
             Limit::Residue(most) => self.left_behind(budgets, case.device, most),
             Limit::Growth(metric) => Self::growth(budgets, case, metric),
         };
+        let is_exceeded = finding.keeps == Some(false);
         let mut check = finding.into_check(budgets, Some(case.device.id()), limit);
-        if check.verdict == CheckVerdict::Failed {
+        if is_exceeded {
             check.culprits = self.culprits(budgets, case, limit);
             check.culprits.library_below = case.device.library_below();
         }
@@ -195,7 +196,10 @@ impl<'d, 'a> Judge<'d, 'a> {
     fn growth(budgets: &Budgets, case: Case<'_, '_>, metric: Metric) -> Finding {
         let measured = highest(budgets, case.device, metric);
         match case.before.map(|before| before.peak(metric)) {
-            Some(Some(bytes)) => Finding::bytes(budgets.tolerance.above(bytes), measured),
+            Some(Some(bytes)) => match budgets.tolerance {
+                Tolerance::Within(limit) => Finding::bytes(limit.above(bytes), measured),
+                Tolerance::Any => Finding::bytes(bytes, measured),
+            },
             Some(None) => Finding::unlimited(measured, Doubt::BaselineNotExact),
             None => Finding::unlimited(measured, Doubt::NotInBaseline),
         }
@@ -402,6 +406,7 @@ impl Finding {
             doubt: self.doubt,
             matching_sites: self.matching_sites,
             verdict: match self.keeps {
+                _ if matches!(limit, Limit::Growth(_)) && budgets.tolerance == Tolerance::Any => CheckVerdict::Shown,
                 Some(true) => CheckVerdict::Passed,
                 Some(false) => CheckVerdict::Failed,
                 None => CheckVerdict::Unknown,

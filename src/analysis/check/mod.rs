@@ -14,7 +14,7 @@ pub(crate) mod measure;
 mod outcome;
 mod residue;
 
-pub use budget::{Budgets, Ceiling, ResidueLimit, SiteLimit};
+pub use budget::{Budgets, Ceiling, ResidueLimit, SiteLimit, Tolerance};
 pub use culprits::{Basis, Culprit, Culprits};
 pub use earlier::{EarlierDevice, EarlierRun};
 pub use measure::Measured;
@@ -46,7 +46,7 @@ impl CheckReport {
     pub fn of(recording: &Devices<'_>, options: &CheckOptions) -> Self {
         let judge = Judge::new(recording);
         let mut checks: Vec<Check> = options.budgets.iter().flat_map(|budgets| judge.all(budgets)).collect();
-        if checks.iter().any(|check| check.verdict == CheckVerdict::Failed) {
+        if checks.iter().any(|check| !check.culprits.sites.is_empty()) {
             let locations = judge.locations();
             for check in &mut checks {
                 check.culprits.finish(options.top, &locations);

@@ -21,6 +21,7 @@ pub struct Check {
     pub kind: CheckKind,
     /// The device; `None` if the recording has none.
     pub device: Option<DeviceId>,
+    /// The limit, if known; the value of the baseline if the verdict is [`CheckVerdict::Shown`].
     pub limit: Option<Amount>,
     pub at_least: Option<Amount>,
     pub at_most: Option<Amount>,
@@ -65,6 +66,8 @@ pub enum CheckVerdict {
     Failed,
     /// The recording does not show it.
     Unknown,
+    /// The value is only compared with the baseline: [`super::Tolerance::Any`].
+    Shown,
 }
 
 impl CheckKind {
@@ -88,6 +91,7 @@ impl CheckVerdict {
             Self::Passed => "passed",
             Self::Failed => "failed",
             Self::Unknown => "unknown",
+            Self::Shown => "shown",
         }
     }
 }

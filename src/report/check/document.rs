@@ -92,7 +92,7 @@ fn checked(document: &mut Document, input: &CheckedInput) {
             words::headroom(check),
         ];
         let row = table.row(cells, Cell::code(words::name(check)));
-        if check.verdict != CheckVerdict::Passed {
+        if matches!(check.verdict, CheckVerdict::Failed | CheckVerdict::Unknown) {
             row.cell(0, Tone::Warn);
         }
         let name = words::name(check);
@@ -124,8 +124,10 @@ fn details(document: &mut Document, input: &CheckedInput, check: &Check) {
     }
     match (check.verdict, check.doubt.as_ref().map(words::doubt)) {
         (CheckVerdict::Passed, Some(doubt)) => paragraph(format!("{title} is met in any case, although {doubt}")),
+        (CheckVerdict::Shown, Some(doubt)) => paragraph(format!("{title} is only partly known: {doubt}")),
         (CheckVerdict::Passed, None) | (CheckVerdict::Unknown, _) => {}
-        (CheckVerdict::Failed, _) => {
+        (CheckVerdict::Shown, None) if check.culprits.sites.is_empty() => {}
+        (CheckVerdict::Failed | CheckVerdict::Shown, _) => {
             paragraph(format!("{title}: {}", words::excess(check)));
             document.toned(Tone::Plain, 2, format!("{}:", words::basis(check)));
             let mut table = Table::new([Column::right(11, "bytes"), Column::label("site")]).head(None).indent(2);

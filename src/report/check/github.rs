@@ -35,10 +35,11 @@ fn annotation(
 ) -> io::Result<()> {
     let title = words::title_below(path, check);
     match check.verdict {
-        CheckVerdict::Passed => {
+        CheckVerdict::Passed | CheckVerdict::Shown => {
             let (measured, limit) = (words::measured(check), words::amount(check.limit));
             let no_match = words::no_match(check).map(|no_match| format!("; {no_match}")).unwrap_or_default();
-            writeln!(out, "passed: {}: {}: {measured} of {limit}{no_match}", safe(path), safe(&title))
+            let verdict = check.verdict.name();
+            writeln!(out, "{verdict}: {}: {}: {measured} of {limit}{no_match}", safe(path), safe(&title))
         }
         CheckVerdict::Unknown => {
             let reason = check.doubt.as_ref().map(words::doubt).unwrap_or_default();

@@ -99,7 +99,8 @@ keys! { schema
         },
         /// The device; null if the recording has none.
         pub device: Option<i32> = check.device,
-        /// The limit. Null if its baseline does not have it, and for `max-fragmentation`.
+        /// The limit, or the value of the baseline if the verdict is `shown`. Null if the baseline does not have it, and for
+        /// `max-fragmentation`.
         pub limit_bytes: Option<u64> = bytes(check.limit),
         /// The measured value: exact, or a bound as in `bound`. Null if unknown, and for `max-fragmentation`.
         pub measured_bytes: Option<u64> = bytes(measured),
@@ -116,7 +117,7 @@ keys! { schema
         pub headroom_bytes: Option<i128> = check.headroom_bytes(),
         /// Whether the limit is known to be met.
         pub passed: bool = check.verdict == CheckVerdict::Passed,
-        /// `passed`, `failed` or `unknown`.
+        /// `passed`, `failed`, `unknown`, or `shown` for a comparison that is not judged.
         pub verdict: &'static str = check.verdict.name(),
         /// Why it is not known exactly.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,8 +128,9 @@ keys! { schema
         /// The meaning of the bytes of `sites`: `held`, `grown`, `reserved`, `pinned`, `leaked` or `born`.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[cfg_attr(test, schemars(with = "Option<String>"))]
-        pub basis: Option<Basis> = (check.verdict == CheckVerdict::Failed).then_some(check.culprits.basis),
-        /// The sites that caused an exceeded limit, the largest first.
+        pub basis: Option<Basis> = (check.verdict == CheckVerdict::Failed || !check.culprits.sites.is_empty())
+            .then_some(check.culprits.basis),
+        /// The sites that caused an exceeded limit or growth, the largest first.
         #[serde(skip_serializing_if = "<[Culprit]>::is_empty")]
         pub sites: &'a [Culprit] = &check.culprits.sites,
     }

@@ -32,7 +32,7 @@ fn case(path: &str, check: &Check, out: &mut dyn Write) -> io::Result<()> {
     let head = format!("    <testcase classname=\"{path}\" name=\"{}\"", escape(&words::title(check)));
     let kind = check.kind.name();
     match check.verdict {
-        CheckVerdict::Passed => writeln!(out, "{head}/>"),
+        CheckVerdict::Passed | CheckVerdict::Shown => writeln!(out, "{head}/>"),
         CheckVerdict::Unknown => {
             let reason = check.doubt.as_ref().map(words::doubt).unwrap_or_default();
             writeln!(out, "{head}>")?;

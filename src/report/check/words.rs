@@ -57,14 +57,16 @@ pub fn verdict(inputs: &[CheckedInput]) -> CheckVerdict {
 /// The result for one input: `2 of 3 budgets exceeded, 1 cannot be judged`.
 pub fn summary(checks: &[Check]) -> String {
     let number = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
-    let all = count(checks.len() as u64, "budget");
+    let budgets = checks.len() - number(CheckVerdict::Shown);
+    let all = count(budgets as u64, "budget");
     match (number(CheckVerdict::Failed), number(CheckVerdict::Unknown)) {
         (0, 0) if checks.is_empty() => "measured, no budget set".to_owned(),
-        (0, 0) if checks.len() == 1 => "1 budget met".to_owned(),
-        (0, 0) if checks.len() == 2 => "both budgets met".to_owned(),
+        (0, 0) if budgets == 0 => "compared with the baseline, no budget set".to_owned(),
+        (0, 0) if budgets == 1 => "1 budget met".to_owned(),
+        (0, 0) if budgets == 2 => "both budgets met".to_owned(),
         (0, 0) => format!("all {all} met"),
-        (_, 0) if checks.len() == 1 => "1 budget exceeded".to_owned(),
-        (0, _) if checks.len() == 1 => "1 budget cannot be judged".to_owned(),
+        (_, 0) if budgets == 1 => "1 budget exceeded".to_owned(),
+        (0, _) if budgets == 1 => "1 budget cannot be judged".to_owned(),
         (failed, 0) => format!("{failed} of {all} exceeded"),
         (0, unknown) => format!("{unknown} of {all} cannot be judged"),
         (failed, unknown) => format!("{failed} of {all} exceeded, {unknown} cannot be judged"),
@@ -174,7 +176,8 @@ pub fn excess(check: &Check) -> String {
             };
             let exact = if bytes < 1024 { String::new() } else { format!(" ({bytes} bytes)") };
             let least = if check.measured().1 == Some("lower") { "at least " } else { "" };
-            format!("{measured}{exact}, {least}{over} over the limit of {limit}")
+            let what = if check.verdict == CheckVerdict::Shown { "baseline" } else { "limit" };
+            format!("{measured}{exact}, {least}{over} over the {what} of {limit}")
         }
         _ => format!("{measured}, more than the limit of {limit}"),
     }

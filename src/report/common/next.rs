@@ -48,7 +48,10 @@ fn quoted(path: &str) -> String {
     // A recording from standard input has no path: the command shows a placeholder.
     let path = if path == STDIN { "FILE" } else { path };
     let is_plain = |next: char| next.is_alphanumeric() || "._-/+:@,".contains(next);
-    let path = safe(path);
+    let mut path = safe(path);
+    if path.starts_with('-') {
+        path.insert_str(0, "./");
+    }
     let is_word = !path.is_empty() && path.chars().all(is_plain);
     if is_word { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
@@ -104,6 +107,7 @@ mod tests {
         let typed = |path: &str| Next::new("simulate", &[path], "--sweep", "").typed();
         assert_eq!(typed("a/b-1.pickle.gz"), "memviz simulate a/b-1.pickle.gz --sweep");
         assert_eq!(typed("it's; rm -rf"), r"memviz simulate 'it'\''s; rm -rf' --sweep");
+        assert_eq!(typed("--open"), "memviz simulate ./--open --sweep");
         assert_eq!(typed("<stdin>"), "memviz simulate FILE --sweep");
         assert_eq!(Next::new("diff", &["a", "b"], "", "").typed(), "memviz diff a b");
     }

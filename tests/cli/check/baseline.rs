@@ -84,6 +84,42 @@ fn tolerance_is_exact() {
     }
 }
 
+#[test]
+fn growth_can_be_shown_without_being_judged() {
+    let folder = Folder::new();
+    let base = folder.path("base.json");
+    // Paths in a configuration file are relative to it.
+    let [small, large] = ["gpt_train_ckpt", "gpt_train"].map(|name| fs::canonicalize(fixture(name)).unwrap());
+    let [small, large] = [small, large].map(|path| path.to_str().unwrap().to_owned());
+    check(&[&small, "--baseline", &base, "--update-baseline"]).expect(0);
+    let shown: [&str; 5] = [&large, "--baseline", &base, "--tolerance", "any"];
+
+    let run = check(&shown);
+    assert!(run.expect(0).stdout.contains("compared with the baseline, no budget set"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("over the baseline of 2.7") && run.stdout.contains("minigpt.py:28 forward"),
+        "{}",
+        run.stdout
+    );
+    for word in ["failed", "exceeded", "limit of"] {
+        assert!(!run.stdout.contains(word), "{word} in {}", run.stdout);
+    }
+    let json = check(&[&shown[..], &["--format", "json"]].concat());
+    assert_eq!(verdicts(&checks(&json)), [("baseline-peak", "shown"), ("baseline-reserved", "shown")]);
+    // Other budgets are judged as without it, also the baseline of an entry.
+    check(&[&shown[..], &["--max-peak", "4GiB"]].concat()).expect(1);
+    let entry = format!("[[budget]]\ninput = {large:?}\nbaseline = {base:?}\n");
+    let config = folder.write("memviz.toml", &entry);
+    check(&[&shown[..], &["--config", &config]].concat()).expect(1);
+    let config = folder.write("memviz.toml", entry + "tolerance = \"any\"\n");
+    check(&[&large, "--config", &config]).expect(0);
+    // What cannot be compared does not fail the check either, and says why.
+    let run = check(&[&fixture("ring"), "--baseline", &base, "--tolerance", "any"]);
+    assert!(run.expect(0).stdout.contains("only partly known"), "{}", run.stdout);
+    let several = checks(&json)[0].to_string();
+    assert!(several.contains("\"basis\":\"grown\""), "{several}");
+}
+
 /// A recording of one allocation.
 fn one(mib: u64) -> Vec<u8> {
     snapshot(&[Alloc::new("train.py", 7, "step", mib)])
@@ -115,7 +151,8 @@ fn updating_writes_what_was_measured_and_nothing_else() {
     let base = folder.path("base.json");
     let (small, large) = (fixture("gpt_train_ckpt"), fixture("gpt_train"));
     check(&[&small, "--baseline", &base]).expect_error("base.json");
-    check(&[&small, "--baseline", &base, "--update-baseline"]).expect(0);
+    let run = check(&[&small, "--baseline", &base, "--update-baseline"]);
+    assert!(run.expect(0).stderr.starts_with(&format!("wrote {base}, ")), "{run:?}");
     check(&[&small, "--baseline", &base]).expect(0);
     check(&[&large, "--baseline", &base]).expect(1);
     // Updating does not compare, but still judges other limits.

@@ -4,8 +4,7 @@
 use super::program::{leaking, pickle, whole};
 use crate::support::{assert_none, read_unpacked};
 use memviz::Recording;
-use memviz::analysis::check::{Budgets, CheckOptions, CheckReport, CheckVerdict, EarlierRun};
-use memviz::analysis::diff::GrowthLimit;
+use memviz::analysis::check::{Budgets, CheckOptions, CheckReport, CheckVerdict, EarlierRun, Tolerance};
 use memviz::input::ReadOptions;
 use memviz::wire::answers::read_answers;
 use serde_json::{Value, json};
@@ -26,7 +25,7 @@ fn kinds(recording: &Recording, limits: &Limits) -> Vec<Budgets> {
     all.extend(limits.fragmentation.map(|percent| base().max_fragmentation(Some(percent.parse().unwrap()))));
     all.extend(limits.sites.iter().map(|site| base().max_sites(vec![site.parse().unwrap()])));
     all.extend(limits.residues.iter().map(|residue| base().max_residues(vec![residue.parse().unwrap()])));
-    all.extend(limits.baseline.clone().map(|earlier| base().baseline(Some(earlier)).tolerance(GrowthLimit::default())));
+    all.extend(limits.baseline.clone().map(|earlier| base().baseline(Some(earlier)).tolerance(Tolerance::default())));
     all
 }
 
@@ -156,6 +155,29 @@ fn no_member_of_a_recording_keeps_a_budget_by_being_lost() {
     losses.finish(300);
 }
 
+/// Several entries and their segment can be lost so that the rest is the recording of another program: nothing could tell. Any two
+/// members can not.
+#[test]
+fn no_two_members_of_a_recording_keep_a_budget_by_being_lost() {
+    let whole = leaking();
+    let places = all_parts(&whole);
+    let mut losses = Losses::of(&pickle(&whole), limits_of_steps());
+    // A full cycle would be millions of pairs.
+    let mut state = 1u64;
+    let mut pick = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        &places[(state >> 33) as usize % places.len()]
+    };
+    for _ in 0..2000 {
+        let (one, other) = (pick(), pick());
+        let left = without(&whole, one).swap_remove(0);
+        // The other one may be a part of the first, or in the place of one.
+        let Some(_) = left.pointer(other) else { continue };
+        losses.judge(&|| format!("without {one} and {other}"), &pickle(&without(&left, other).swap_remove(0)));
+    }
+    losses.finish(300);
+}
+
 #[test]
 fn no_range_of_entries_keeps_a_budget_by_being_lost() {
     let whole = leaking();
@@ -277,7 +299,7 @@ fn no_part_of_a_baseline_keeps_a_budget_by_being_lost() {
     let judged = |text: &str| -> Vec<CheckVerdict> {
         let Ok(answers) = read_answers(text) else { return Vec::new() };
         let budgets = answers.iter().map(|answer| {
-            Budgets::default().baseline(Some(EarlierRun::of_answer(answer))).tolerance(GrowthLimit::default())
+            Budgets::default().baseline(Some(EarlierRun::of_answer(answer))).tolerance(Tolerance::default())
         });
         let report = recording.check(&CheckOptions::default().budgets(budgets.collect()).top(1));
         report.checks.iter().map(|check| check.verdict).collect()

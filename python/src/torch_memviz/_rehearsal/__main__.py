@@ -12,7 +12,7 @@ import signal
 import sys
 
 from . import library
-from .gpus import RehearsalError, gpus
+from .gpus import RehearsalError
 from .start import prepare
 
 #: `PR_SET_PDEATHSIG` on Linux.
@@ -22,11 +22,6 @@ PARENT_DEATH_SIGNAL = 1
 def main() -> int:
     """Set up the rehearsal in the environment, and replace this process with the command. Returns a code on error."""
     options = json.loads(sys.argv[1])
-    if options.pop("list", False):
-        for gpu in gpus():
-            about = "" if gpu.measured else " (about)"
-            print(f"{gpu.key:12} {gpu.name:28} {gpu.memory / 2**30:6.2f} GiB{about}")
-        return 0
     try:
         reason = library.why_not(bool(options.pop("despite_gpu", False)))
         if reason is not None:

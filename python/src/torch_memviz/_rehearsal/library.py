@@ -52,8 +52,8 @@ def folder() -> Path:
     path = Path(os.environ.get(FOLDER) or Path(__file__).with_name("lib"))
     if not (path / LIBRARIES[0]).is_file():
         raise RehearsalError(
-            f"expected {LIBRARIES[0]} in {path}, found none: install a wheel of torch-memviz for this machine, "
-            "or run rehearsal/build"
+            f"expected {LIBRARIES[0]} in {path}, found none: in a clone of memviz, "
+            f"run rehearsal/build && {sys.executable} -m pip install --force-reinstall ./python"
         )
     return path
 

@@ -1,8 +1,7 @@
 //! The arguments of `memviz check`.
 
 use crate::analysis::check::budget::at_most_all;
-use crate::analysis::check::{Ceiling, ResidueLimit, SiteLimit};
-use crate::analysis::diff::GrowthLimit;
+use crate::analysis::check::{Ceiling, ResidueLimit, SiteLimit, Tolerance};
 use crate::cli::args::{SharedArgs, parse_regex};
 use crate::cli::command::examples;
 use crate::cli::format::CheckFormat;
@@ -59,9 +58,9 @@ pub struct Check {
     pub(super) baseline: Option<PathBuf>,
     /// By how much a peak may exceed the baseline [default: 0]
     ///
-    /// A size, or a percentage of the baseline.
-    #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
-    pub(super) tolerance: Option<GrowthLimit>,
+    /// A size, a percentage of the baseline, or any, which shows growth without judging it.
+    #[arg(long, value_name = "SIZE|PERCENT|any", allow_hyphen_values = true)]
+    pub(super) tolerance: Option<Tolerance>,
     /// Write the measured values to the baseline instead of comparing them
     #[arg(long)]
     pub(super) update_baseline: bool,

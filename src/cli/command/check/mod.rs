@@ -8,8 +8,8 @@ mod repository;
 use super::Run;
 use crate::Recording;
 use crate::analysis::check::{Budgets, CheckOptions};
-use crate::analysis::check::{CheckReport, CheckVerdict};
-use crate::cli::args::CommonArgs;
+use crate::analysis::check::{CheckReport, CheckVerdict, EarlierRun, Tolerance};
+use crate::cli::args::{CommonArgs, SharedArgs};
 use crate::cli::format::CheckFormat;
 use crate::cli::outcome::{Failure, Outcome, complain};
 use crate::cli::output;
@@ -65,13 +65,13 @@ impl Run for Check {
                 github::write(&inputs, &|file| repository.path_of(file), out)
             }
         })?;
-        baselines.update(&inputs)?;
+        baselines.update(&inputs, shared)?;
         let contradicts = |input: &CheckedInput| input.answer.as_ref().is_ok_and(|(head, _)| head.anomalies.total > 0);
         Ok(match verdict(&inputs) {
             CheckVerdict::Unknown => Outcome::Failed,
             CheckVerdict::Failed => Outcome::CheckFailed,
             CheckVerdict::Passed if shared.strict && inputs.iter().any(contradicts) => Outcome::CheckFailed,
-            CheckVerdict::Passed => Outcome::Done,
+            CheckVerdict::Passed | CheckVerdict::Shown => Outcome::Done,
         })
     }
 }
@@ -138,6 +138,7 @@ impl Baselines {
     fn complete(&self, BudgetSet { budgets, baseline }: &BudgetSet, input: &str) -> Result<Budgets, Failure> {
         let (Self::Compare(known), Some(path)) = (self, baseline) else { return Ok(budgets.clone()) };
         let baseline = known.get(path).and_then(|known| known.for_input(input));
+        let baseline = baseline.or_else(|| (budgets.tolerance == Tolerance::Any).then(EarlierRun::default));
         let Some(baseline) = baseline else {
             let path = path.display();
             return Err(Failure::Message(format!("{path}: expected a baseline for {input}, found none")));
@@ -146,10 +147,11 @@ impl Baselines {
     }
 
     /// Writes the baselines anew, if requested.
-    fn update(&self, inputs: &[CheckedInput]) -> Result<(), Failure> {
+    fn update(&self, inputs: &[CheckedInput], shared: &SharedArgs) -> Result<(), Failure> {
         let Self::Update(files) = self else { return Ok(()) };
         baselines::update(files.iter().map(|(path, indexes)| {
             (path.as_path(), indexes.iter().filter_map(|&index| inputs.get(index).cloned()).collect())
-        }))
+        }))?;
+        files.keys().try_for_each(|path| Ok(output::report_written(shared, path)?))
     }
 }

@@ -4,9 +4,9 @@
 //! counts.
 
 use super::args::Check;
-use crate::analysis::check::Budgets;
 use crate::analysis::check::budget::Ceiling;
 use crate::analysis::check::config::{self, Entry};
+use crate::analysis::check::{Budgets, Tolerance};
 use crate::cli::files::read_text;
 use crate::cli::outcome::Failure;
 use crate::input::paths::{matching, no_file};
@@ -124,8 +124,12 @@ fn replaced(entries: Vec<BudgetSet>, args: &Check) -> Vec<BudgetSet> {
             budgets.max_residues.clear();
         }
         budgets.steps = args.steps.clone().or(budgets.steps);
-        budgets.tolerance = args.tolerance.unwrap_or(budgets.tolerance);
         budgets.accept_late_start |= args.accept_late_start;
+        // What is only shown replaces no budget.
+        if args.tolerance == Some(Tolerance::Any) {
+            return BudgetSet { budgets, baseline };
+        }
+        budgets.tolerance = args.tolerance.unwrap_or(budgets.tolerance);
         BudgetSet { budgets, baseline: baseline.filter(|_| args.baseline.is_none()) }
     };
     entries.into_iter().map(without_flags).filter(|set| !set.is_empty()).collect()

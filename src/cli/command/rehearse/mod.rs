@@ -6,12 +6,14 @@ mod values;
 
 use super::{Run, examples};
 use crate::cli::{Failure, Outcome};
+use crate::facts::gpu::Gpu;
 use crate::model::bytes::Bytes;
 use clap::{Args, ValueEnum};
-use program::{by_importance, list_gpus, nothing_recorded, rank};
+use program::{by_importance, nothing_recorded, rank};
 use serde_json::json;
 use settings::Settings;
 use std::ffi::{OsStr, OsString};
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use values::{Largest, Vary};
 
@@ -101,7 +103,7 @@ enum Placement {
 impl Run for Rehearse {
     fn run(&self) -> Result<Outcome, Failure> {
         if self.list {
-            return list_gpus(&self.command);
+            return list_gpus();
         }
         let settings = Settings::of(self)?;
         match (&self.vary, &self.largest) {
@@ -117,11 +119,8 @@ fn once(settings: &Settings) -> Result<Outcome, Failure> {
     let rehearsed = settings.rehearse(&settings.command, &settings.output)?;
     let answer = match &by_importance(&rehearsed.files)[..] {
         [] => return Err(nothing_recorded(rehearsed.succeeded)),
-        [first, others @ ..] if others.iter().all(|other| rank(other).is_none()) => answer(&["triage".as_ref(), first]),
-        files => {
-            let words: Vec<&OsStr> = std::iter::once(OsStr::new("ranks")).chain(files.iter().copied()).collect();
-            answer(&words)
-        }
+        [first, others @ ..] if others.iter().all(|other| rank(other).is_none()) => answer(&["triage"], [*first]),
+        files => answer(&["ranks"], files.iter().copied()),
     };
     Ok(match (answer, rehearsed.succeeded) {
         (Outcome::Done, false) => Outcome::CheckFailed,
@@ -129,10 +128,20 @@ fn once(settings: &Settings) -> Result<Outcome, Failure> {
     })
 }
 
-/// Runs another command of memviz.
-fn answer(words: &[&OsStr]) -> Outcome {
-    let words = std::iter::once(OsStr::new("memviz")).chain(words.iter().copied());
-    crate::cli::run(words.map(OsStr::to_owned))
+/// Runs another command of memviz on files, whose names may look like options.
+fn answer<'f>(words: &[&str], files: impl IntoIterator<Item = &'f OsStr>) -> Outcome {
+    let words = std::iter::once(&"memviz").chain(words).chain(&["--"]).map(OsString::from);
+    crate::cli::run(words.chain(files.into_iter().map(OsStr::to_owned)))
+}
+
+/// Prints the table of GPUs.
+fn list_gpus() -> Result<Outcome, Failure> {
+    let mut out = io::stdout().lock();
+    for Gpu { name, driver_name, memory, is_measured, .. } in Gpu::known() {
+        let about = if *is_measured { "" } else { " (about)" };
+        writeln!(out, "{name:12} {driver_name:28} {:>10}{about}", Bytes(*memory))?;
+    }
+    Ok(Outcome::Done)
 }
 
 impl Rehearse {

@@ -1,14 +1,14 @@
 //! Runs a program in a rehearsal, and finds its recordings.
 
 use super::settings::Settings;
-use crate::cli::{Failure, Outcome};
+use crate::cli::Failure;
 use crate::sorting::SortRows;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Names tried for the list of recordings.
 const NAMES: u32 = 100;
@@ -81,23 +81,15 @@ impl Settings {
     }
 }
 
-/// Prints Python's list of the GPUs.
-pub fn list_gpus(command: &[OsString]) -> Result<Outcome, Failure> {
-    let python = command.first().and_then(|program| interpreter(program)).unwrap_or_else(|| "python3".into());
-    let options = serde_json::json!({ "list": true }).to_string();
-    let mut helper = Command::new(&python);
-    helper.args(["-m", "torch_memviz._rehearsal", &options]).stdout(Stdio::inherit());
-    let ended = helper.output().map_err(|error| Failure::Message(format!("{}: {error}", python.to_string_lossy())))?;
-    if ended.status.success() { Ok(Outcome::Done) } else { Err(not_started(&python, &ended.stderr)) }
-}
-
 /// The error if Python cannot prepare a rehearsal, from what it wrote to standard error.
 fn not_started(python: &OsStr, stderr: &[u8]) -> Failure {
     let shown = python.to_string_lossy();
     let said = String::from_utf8_lossy(stderr);
     let reason = said.lines().last().unwrap_or_default();
     Failure::Message(if reason.contains("No module named") && reason.contains("torch_memviz") {
-        format!("torch-memviz is not installed in the environment of {shown}; run {shown} -m pip install torch-memviz")
+        format!(
+            "torch-memviz is not installed in the environment of {shown}; in a clone of memviz, run {shown} -m pip install ./python"
+        )
     } else {
         reason.trim_start_matches("memviz: ").to_owned()
     })

@@ -74,15 +74,14 @@ pub fn predict_largest(settings: &Settings, vary: &Vary) -> Result<Outcome, Fail
         files.push(file.to_owned());
     }
     let values: Vec<String> = vary.values.iter().map(u64::to_string).collect();
-    let vary = OsString::from(format!("--vary={}={}", vary.name, values.join(",")));
-    let mut words: Vec<OsString> = vec!["fit".into(), vary];
+    let mut words = vec!["fit".to_owned(), format!("--vary={}={}", vary.name, values.join(","))];
     let device = files.first().and_then(|file| rehearsal(file)).filter(|rehearsal| rehearsal.memory > 0);
     if let Some(Rehearsal { memory, context, .. }) = device {
-        words.push(format!("--capacity={memory}B").into());
-        words.push(format!("--context={context}B").into());
+        words.push(format!("--capacity={memory}B"));
+        words.push(format!("--context={context}B"));
     }
-    words.extend(files.into_iter().map(PathBuf::into_os_string));
-    Ok(answer(&words.iter().map(OsString::as_os_str).collect::<Vec<_>>()))
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    Ok(answer(&words, files.iter().map(|file| file.as_os_str())))
 }
 
 /// Rehearses the command, doubling the value until it does not fit, and then with values in between.
@@ -109,7 +108,7 @@ pub fn try_largest(settings: &Settings, largest: &Largest) -> Result<Outcome, Fa
     match (fits, fails) {
         (Some((value, file)), Some(fails)) => {
             say(&format!("{name} {value} is the largest that fits: {fails} does not"))?;
-            Ok(file.map_or(Outcome::Done, |file| answer(&["triage".as_ref(), file.as_os_str()])))
+            Ok(file.map_or(Outcome::Done, |file| answer(&["triage"], [file.as_os_str()])))
         }
         (Some((value, _)), None) => Err(Failure::Message(format!(
             "{name}={value} still fits: the memory of the command does not seem to depend on {name}"
