@@ -74,6 +74,8 @@
 //!
 //! With `default-features = false`, the library contains the reader of uncompressed files, the replay and every analysis.
 
+#![cfg_attr(not(feature = "cli"), allow(dead_code, unused_imports, reason = "only the binary uses it"))]
+
 #[macro_use(names, options)]
 extern crate memviz_recording;
 
