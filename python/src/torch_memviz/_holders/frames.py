@@ -1,0 +1,37 @@
+"""Local variables of running functions."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+#: Frames of this package are not part of the program.
+_HERE = str(Path(__file__).parents[1])
+
+#: References to the variables of a frame while they are read: the frame's, ours, and that of the call that counts them.
+_REFERENCES = 3
+
+
+def is_own(frame: FrameType) -> bool:
+    """Whether a frame belongs to this package."""
+    return frame.f_code.co_filename.startswith(_HERE)
+
+
+def local_variables(frame: FrameType) -> list[tuple[str, Any]]:
+    """Return the local variables of a function, without changing how long they live.
+
+    Before Python 3.13, a frame keeps the dictionary that `f_locals` returns, and with it the values: they would outlive
+    their variables. So it is emptied, unless the program has one by `locals()`, which is the same.
+    """
+    variables = frame.f_locals
+    found = list(variables.items())
+    if (
+        sys.version_info < (3, 13)
+        and frame.f_code.co_flags & inspect.CO_OPTIMIZED
+        and sys.getrefcount(variables) <= _REFERENCES
+    ):
+        variables.clear()
+    return found
