@@ -13,8 +13,10 @@ from typing import Any
 
 log = logging.getLogger("torch_memviz")
 
-#: How much more memory than at the last walk makes another one worthwhile, and the same once walks have taken too long.
+#: How much more memory than at all walks makes another one worthwhile, and the same once walks have taken too long.
 GROWTH, GROWTH_WHEN_SLOW = 1.01, 1.25
+#: Steps that need as much memory again are walked as well, at growing distances: the 1st, 2nd, 4th, 8th time.
+SAME = 0.95
 #: Seconds that walks may take, and the share of the time since the start that may be added.
 ALLOWANCE, SHARE = 5.0, 0.05
 #: Memory that is not worth a walk, in bytes.
@@ -27,6 +29,7 @@ class Borders:
     def __init__(self, torch: ModuleType, walk: Callable[[str], object]) -> None:
         self._torch, self._walk = torch, walk
         self._most = 0
+        self._repeated = 0
         self._begun, self._spent = time.monotonic(), 0.0
         self._lock = threading.Lock()
         self._depth = threading.local()
@@ -80,8 +83,12 @@ class Borders:
             allocated = sum(cuda.memory_allocated(device) for device in range(cuda.device_count()))
             begun = time.monotonic()
             is_slow = self._spent > ALLOWANCE + SHARE * (begun - self._begun)
-            if allocated > max(LEAST, self._most * (GROWTH_WHEN_SLOW if is_slow else GROWTH)):
-                self._most = allocated
+            is_higher = allocated > self._most * (GROWTH_WHEN_SLOW if is_slow else GROWTH)
+            is_repeated = not is_higher and allocated >= self._most * SAME
+            self._repeated = 0 if is_higher else self._repeated + is_repeated
+            is_next = is_repeated and not is_slow and self._repeated & (self._repeated - 1) == 0
+            if allocated > LEAST and (is_higher or is_next):
+                self._most = max(self._most, allocated)
                 self._walk(border)
                 self._spent += time.monotonic() - begun
         except Exception:

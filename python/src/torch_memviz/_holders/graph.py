@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import types
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,8 +22,13 @@ _EMPTY = frozenset(
     )
 )
 
-#: Edges kept for a tensor that several objects hold. The rest is counted.
+#: Edges kept for a tensor, and for another object, that several objects hold.
 MOST_EDGES = 6
+MOST_AGAIN = 3
+#: Longest way from a root.
+_LONGEST = 10_000
+#: `Py_TPFLAGS_HEAPTYPE`: classes that Python code has defined, besides some others.
+_PYTHON = 1 << 9
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,9 @@ class Graph:
         self.tensors: dict[int, list[Edge]] = {}
         #: Further edges to a tensor that were not kept.
         self.more: dict[int, int] = {}
-        self.hide(self.objects, self.edges, self.place_of, self.tensors, self.more, self.__dict__, self)
+        #: Further edges to an instance of a class, by its place: whoever releases it has to release all of them.
+        self.again: dict[int, list[Edge]] = {}
+        self.hide(self.again, self.objects, self.edges, self.place_of, self.tensors, self.more, self.__dict__, self)
 
     def hide(self, *objects: object) -> None:
         """Do not walk to these objects."""
@@ -111,27 +119,39 @@ class Graph:
             return
         edges = self.tensors.get(place)
         if edges is None:
+            if type(held).__flags__ & _PYTHON and not issubclass(type(held), type):
+                again = self.again.setdefault(place, [])
+                if len(again) < MOST_AGAIN:
+                    again.append(Edge(parent, label, kind, root))
             return
         if len(edges) < MOST_EDGES or kind < VARIABLE:
             edges.append(Edge(parent, label, kind, root))
         else:
             self.more[place] = self.more.get(place, 0) + 1
 
-    def chain(self, edge: Edge) -> list[Edge]:
-        """Return the edges from the root to what an edge holds, the root first.
+    def chains(self, edge: Edge) -> Iterator[list[Edge]]:
+        """Yield ways from a root to what an edge holds, the root first.
 
         A gradient is named by its parameter's place in the model, although an optimizer may be nearer.
         """
-        found = [edge]
+        last = [edge]
         if edge.kind == GRADIENT and edge.parent in self.tensors:
-            found.append(min(self.tensors[edge.parent], key=lambda one: one.kind))
-        while found[-1].parent >= 0:
-            found.append(self.edges[found[-1].parent])
-        return found[::-1]
+            last.append(min(self.tensors[edge.parent], key=lambda one: one.kind))
+        found = self._from_root(last)
+        yield found
+        for number, one in enumerate(found[1:], 1):
+            for other in self.again.get(one.parent, ()):
+                yield self._from_root([*found[: number - 1 : -1], other])
+
+    def _from_root(self, last: list[Edge]) -> list[Edge]:
+        """Return the edges that precede some, which are in reverse order, with these."""
+        while last[-1].parent >= 0 and len(last) <= _LONGEST:
+            last.append(self.edges[last[-1].parent])
+        return last[::-1]
 
     def clear(self) -> None:
         """Drop all references, also those of a graph that has reached itself."""
-        for kept in (self.objects, self.edges, self.place_of, self.tensors, self.more):
+        for kept in (self.again, self.objects, self.edges, self.place_of, self.tensors, self.more):
             kept.clear()
 
 

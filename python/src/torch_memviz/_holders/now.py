@@ -49,7 +49,7 @@ def holders() -> list[Holder]:
                     device,
                     tensors[0].bytes,
                     max(held.seen_bytes for held in tensors),
-                    path(walk.graph, edges[0]),
+                    path(walk.graph, next(walk.graph.chains(edges[0]))),
                     KINDS[edges[0].kind],
                     node(edges[0]),
                     len(edges) - 1 + sum(held.more for held in tensors),

@@ -10,22 +10,19 @@ from .graph import PARAMETER, SAVED, VARIABLE, Edge, Graph, Key, State
 MOST_KEY = 40
 
 
-def path(graph: Graph, edge: Edge) -> str:
-    """Return the path from a variable to what an edge holds. A node that has saved it is left out."""
-    chain = graph.chain(edge)
-    labels = [_label(graph, one) for one in (chain[:-1] if edge.kind == SAVED else chain)]
+def path(graph: Graph, chain: list[Edge]) -> str:
+    """Return the path from a variable along edges. A node that has saved a tensor is left out."""
+    labels = [_label(graph, one) for one in (chain[:-1] if chain[-1].kind == SAVED else chain)]
     return _scope(chain[0]) + "".join(labels)
 
 
-def variable(graph: Graph, edge: Edge) -> str:
-    """Return the variable from which an edge is reached: `train.history`."""
-    first = graph.chain(edge)[0]
-    return _scope(first) + _label(graph, first)
+def variable(graph: Graph, chain: list[Edge]) -> str:
+    """Return the variable at which edges begin: `train.history`."""
+    return _scope(chain[0]) + _label(graph, chain[0])
 
 
-def module(graph: Graph, edge: Edge, kind: type) -> str:
+def module(graph: Graph, chain: list[Edge], kind: type) -> str:
     """Return the class of the module that has a path as an attribute, if any. `kind` is the class of all modules."""
-    chain = graph.chain(edge)
     for one in reversed(chain[1:]):
         holder = graph.objects[one.parent]
         if issubclass(type(holder), kind):
@@ -50,7 +47,7 @@ def qualified_name(graph: Graph, place: int) -> str:
     """Return the name of a parameter within its model: `blocks.0.fc.weight`."""
     for edge in graph.tensors.get(place, ()):
         if edge.kind == PARAMETER:
-            labels = [_label(graph, one) for one in graph.chain(edge)[1:]]
+            labels = [_label(graph, one) for one in next(graph.chains(edge))[1:]]
             return "".join(labels).lstrip(".")
     return ""
 

@@ -6,12 +6,12 @@ import ast
 import functools
 import linecache
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .edges import isinstance_of
-from .graph import Edge, Graph, Key, Root
+from .graph import Edge, Graph, Key
 
 #: Longest file that is searched, in characters.
 MOST_SOURCE = 2_000_000
@@ -35,21 +35,20 @@ class Place:
     grows: bool
 
 
-def place(graph: Graph, edge: Edge, is_library: Any) -> Place | None:
-    """Return the line that stores what an edge holds, in code that is not of a library; None if it isn't found.
+def place(graph: Graph, chain: Sequence[Edge], is_library: Any) -> Place | None:
+    """Return the line that stores what edges lead to, in code that is not of a library; None if it isn't found.
 
     That is the last attribute of an object of the program on the path, or the variable at its root.
     """
-    chain = graph.chain(edge)
     found = _attribute(graph, chain, is_library)
     if found is not None:
         file, name, is_container = found
-        return _best(list(_stores(file, name, None)), file, is_container, 0)
+        return _best(_stores(file, name, None), file, is_container, 0)
     root = chain[0].root
     if root is None or root.is_library or root.kind not in ("local", "global"):
         return None
     is_container = len(chain) > 1 and _is_element(chain[1])
-    return _best(list(_stores(root.file, root.name, root)), root.file, is_container, root.line)
+    return _best(_stores(root.file, root.name, root.first_line), root.file, is_container, root.line)
 
 
 def _attribute(graph: Graph, chain: Sequence[Edge], is_library: Any) -> tuple[str, str, bool] | None:
@@ -74,7 +73,7 @@ def _is_element(edge: Edge) -> bool:
     return isinstance(edge.label, (int, Key))
 
 
-def _best(stores: list[tuple[int, bool, bool]], file: str, is_container: bool, now: int) -> Place | None:
+def _best(stores: Sequence[tuple[int, bool, bool]], file: str, is_container: bool, now: int) -> Place | None:
     """Choose among lines, whether they add to a container, and whether they store a value that may be a tensor."""
     growing = [one for one in stores if one[1]] if is_container else []
     wanted = growing or [one for one in stores if one[2] and not one[1]] or stores
@@ -99,22 +98,23 @@ def _function(file: str, line: int) -> str:
     return max(around, default=(0, "<module>"))[1]
 
 
-def _stores(file: str, name: str, variable: Root | None) -> Iterator[tuple[int, bool, bool]]:
+@functools.lru_cache(maxsize=1024)
+def _stores(file: str, name: str, first_line: int | None) -> tuple[tuple[int, bool, bool], ...]:
+    """Return the lines that store into a variable of a function, or into an attribute if there is no first line."""
     tree = _tree(file)
     if tree is None:
-        return
-    for node in ast.walk(_scope(tree, variable) if variable is not None else tree):
-        found = _store(node, name, variable is not None)
-        if found is not None:
-            yield getattr(node, "lineno", 0), *found
+        return ()
+    nodes = ast.walk(_scope(tree, first_line) if first_line is not None else tree)
+    found = ((getattr(node, "lineno", 0), _store(node, name, first_line is not None)) for node in nodes)
+    return tuple((line, *store) for line, store in found if store is not None)
 
 
-def _scope(tree: ast.AST, variable: Root) -> ast.AST:
+def _scope(tree: ast.AST, first_line: int) -> ast.AST:
     """Return the function of a local variable, by its first line, which may be that of a decorator."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            if first == variable.first_line:
+            if first == first_line:
                 return node
     return tree
 

@@ -19,13 +19,13 @@ VERSION = 1
 
 #: Where a walk at a new maximum takes place, and how many of those are kept.
 BORDERS = ("backward", "optimizer", "forward")
-MOST_WALKS = 3
+MOST_WALKS = 6
 
 #: Storages written for each walk, the largest first.
 MOST_STORAGES = 20_000
-#: Holders of one storage that are written, and holders whose lines are searched, those of most bytes first.
+#: Holders of one storage that are written, and storages of whose holders the lines are searched.
 MOST_HOLDERS = 6
-MOST_PLACES = 200
+MOST_PLACES = 2_000
 
 
 class Holders:
@@ -80,7 +80,7 @@ class Holders:
             "left_out": max(0, len(largest) - MOST_STORAGES),
             "storages": rows,
         }
-        # Each walk at a border saw more memory than the ones before.
+        # Walks at borders see more and more memory.
         borders = [number for number, (where, _) in enumerate(self._walks) if where in BORDERS]
         if at in BORDERS and len(borders) >= MOST_WALKS:
             del self._walks[borders[0]]
@@ -96,14 +96,20 @@ class Holders:
         """Return the most bytes that a tensor sees of a storage, what holds it, and how many more do."""
         edges = ordered(graph, tensors)
         more = sum(held.more for held in tensors)
-        numbers = list(dict.fromkeys(self._holder(graph, edge, is_placed) for edge in edges[: 2 * MOST_HOLDERS]))
+        numbers = list(
+            dict.fromkeys(
+                self._holder(graph, edge, chain, is_placed)
+                for edge in edges[: 2 * MOST_HOLDERS]
+                for chain in graph.chains(edge)
+            )
+        )
         more += max(0, len(edges) - 2 * MOST_HOLDERS) + max(0, len(numbers) - MOST_HOLDERS)
         return max(held.seen_bytes for held in tensors), numbers[:MOST_HOLDERS], more
 
-    def _holder(self, graph: Graph, edge: Edge, is_placed: bool) -> int:
-        root = graph.chain(edge)[0].root
-        one: dict[str, Any] = {"path": path(graph, edge), "kind": KINDS[edge.kind], "variable": variable(graph, edge)}
-        owner = module(graph, edge, self._torch.nn.Module) if edge.kind in (SAVED, VARIABLE) else ""
+    def _holder(self, graph: Graph, edge: Edge, chain: list[Edge], is_placed: bool) -> int:
+        root = chain[0].root
+        one: dict[str, Any] = {"path": path(graph, chain), "kind": KINDS[edge.kind], "variable": variable(graph, chain)}
+        owner = module(graph, chain, self._torch.nn.Module) if edge.kind in (SAVED, VARIABLE) else ""
         if owner:
             one["module"] = owner
         if node(edge):
@@ -118,7 +124,7 @@ class Holders:
             number = self._number[text] = len(self._all)
             self._all.append(one)
         if is_placed and "line" not in self._all[number] and edge.kind not in (PARAMETER, BUFFER, GRADIENT):
-            found = place(graph, edge, is_library)
+            found = place(graph, chain, is_library)
             if found is not None:
                 self._all[number].update(file=found.file, line=found.line, code=found.code)
                 self._all[number].update(function=found.function, grows=found.grows)
@@ -137,6 +143,6 @@ def _compact(content: dict[str, Any]) -> str:
 
 
 def _order(graph: Graph, edge: Edge) -> tuple[int, bool, int]:
-    chain = graph.chain(edge)
+    chain = next(graph.chains(edge))
     root = chain[0].root
     return edge.kind, root is not None and root.is_library, len(chain)
