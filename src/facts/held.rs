@@ -39,7 +39,7 @@ impl<'a> Held<'a> {
         let mut by_total = instants.clone();
         by_total.sort_by_key(|(_, walk)| total(walk));
         for (instant, walk) in by_total {
-            note(track.history, instant, walk, device, &mut of_allocation);
+            note(track.history, instant, walk, device, &recorded.holders, &mut of_allocation);
         }
         Some(Self { all: &recorded.holders, of_allocation, instants })
     }
@@ -83,6 +83,7 @@ fn note<'a>(
     instant: Instant,
     walk: &'a HolderWalk,
     device: DeviceId,
+    all: &[HeldBy],
     of_allocation: &mut [HeldAs<'a>],
 ) {
     let live = history.allocations.iter().enumerate().filter(|(_, one)| one.born <= instant && instant < one.freed);
@@ -98,7 +99,15 @@ fn note<'a>(
         let after = live.partition_point(|&(address, _)| address <= storage.address);
         let Some(&(address, index)) = after.checked_sub(1).and_then(|before| live.get(before)) else { continue };
         if storage.address - address < history.allocations[index].size.max(1) {
-            of_allocation[index] = HeldAs::Held(storage);
+            let is_reached = |storage: &HeldStorage| {
+                storage.holders.iter().any(|&holder| all[holder as usize].root != "unreachable")
+            };
+            // A list that a comprehension builds is no variable yet.
+            let is_worse =
+                matches!(of_allocation[index], HeldAs::Held(known) if is_reached(known) && !is_reached(storage));
+            if !is_worse {
+                of_allocation[index] = HeldAs::Held(storage);
+            }
         }
     }
 }

@@ -13,13 +13,15 @@
 use super::model_calls::{ModelCall, ModelCalls};
 use super::rules::Evidence;
 use super::{Finding, Fix, RuleKind};
+use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::facts::held::{Held, HeldAs, group};
+use crate::facts::training::{Category, Role};
 use crate::model::bytes::Bytes;
 use crate::model::holders::{HeldBy, HolderKind};
 use crate::model::{FrameId, StackId};
-use crate::play::changes::Lives;
-use crate::replay::{Allocation, Instant, Metric};
+use crate::replay::{Allocation, Instant, Metric, NEVER};
+use crate::simulation::changes::Lifetimes;
 use indexmap::IndexMap;
 use std::collections::{HashMap, HashSet};
 
@@ -27,6 +29,12 @@ use std::collections::{HashMap, HashSet};
 const NOTABLE_PART: u64 = 50;
 /// Least number of blocks that a module's attribute has held, for each one that it holds at once.
 const LEAST_SET: usize = 2;
+/// Outputs of a call are reported if they hold N times as much.
+const PART_OF_OUTPUT: u64 = 15;
+/// Least number of elements of a list, and of calls of the model that each of them outlives, if it collects results.
+const LEAST_ELEMENTS: usize = 4;
+/// A view is small if it sees at most 1/N of its storage.
+const SMALL_VIEW: u64 = 4;
 
 /// A block with its holders.
 struct Block<'h> {
@@ -42,6 +50,7 @@ enum Mistake {
     Exception,
     Attribute,
     Output,
+    Collection,
     Cycle,
 }
 
@@ -58,8 +67,12 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     }
     let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0) as u64;
     let least = peak / NOTABLE_PART;
-    let is_notable = |blocks: &Vec<&Block<'_>>| bytes(blocks.iter().map(|block| &block.made)) >= least;
-    let groups = groups.into_iter().filter(|(_, blocks)| is_notable(blocks));
+    let is_notable = |mistake: Mistake, blocks: &[&Block<'_>]| {
+        let part = if mistake == Mistake::Output { PART_OF_OUTPUT } else { 1 };
+        most_at_once(blocks.iter().map(|block| &block.made)).0 / part >= least
+            && (mistake != Mistake::Collection || is_collection(device, blocks))
+    };
+    let groups = groups.into_iter().filter(|((mistake, _), blocks)| is_notable(*mistake, blocks));
     let found = groups.filter_map(|((mistake, path), blocks)| finding(device, held, calls, mistake, &path, &blocks));
     found.chain(second_optimizer(&blocks)).collect()
 }
@@ -108,8 +121,13 @@ fn mistake(device: &Device<'_>, calls: &ModelCalls, block: &Block<'_>) -> Option
         return is_set_anew(device, block).then(|| (Mistake::Attribute, group(&attribute.path)));
     }
     let variable = block.holders.iter().find(|holder| holder.kind == HolderKind::Variable && !holder.library)?;
+    let outlived = calls.all.iter().filter(|call| block.made.born <= call.start && call.end < block.made.freed).count();
+    if variable.grows && variable.root == "local" && outlived >= LEAST_ELEMENTS && block.made.freed != NEVER {
+        return Some((Mistake::Collection, group(&variable.path)));
+    }
     let next = calls.all.iter().find(|call| call.start >= after.until && call.place == after.place)?;
     let is_output = all(|holder| !holder.grows && !holder.path.contains("self."))
+        && block.made.born <= after.end
         && block.made.freed > next.end
         && block.made.freed <= next.until;
     is_output.then(|| (Mistake::Output, variable.variable.clone()))
@@ -150,9 +168,15 @@ fn finding(
         Mistake::Exception => is_of_exception(holder),
         Mistake::Attribute => holder.kind == HolderKind::Variable && !holder.module.is_empty(),
         Mistake::Output => holder.variable == path,
+        Mistake::Collection => holder.grows,
         Mistake::Cycle => true,
     };
     let line = holders().filter(is_it).find_map(|holder| holder.frame);
+    let seen = blocks;
+    let extended =
+        if matches!(mistake, Mistake::Attribute | Mistake::Output) { alike(device, calls, seen) } else { Vec::new() };
+    let blocks: Vec<&Block<'_>> = seen.iter().copied().chain(&extended).collect();
+    let blocks = blocks.as_slice();
     // Blocks of an earlier walk may have been replaced since: what is live together counts.
     let most = most_at_once(blocks.iter().map(|block| &block.made));
     let name = path.rsplit_once('.').map_or(path, |(_, name)| name);
@@ -173,6 +197,11 @@ fn finding(
             format!("{path} holds {most} of the last call's output while the next call runs"),
             vec![format!("del {name}  # at the end of each iteration")],
         ),
+        Mistake::Collection => (
+            "move what is collected to the CPU, or do not collect it".to_owned(),
+            format!("{path} holds {most} of results, which stay on the device until the function returns"),
+            vec!["results.append(result.cpu())".to_owned()],
+        ),
         Mistake::Cycle => (
             "break the reference cycle, or call gc.collect() where it is released".to_owned(),
             format!(
@@ -183,21 +212,22 @@ fn finding(
     };
     let freed =
         |block: &&Block<'_>, bound: bool| Some((block.index, end_of(device, held, calls, mistake, block, bound)?));
-    let lives = |bound: bool| Lives {
+    let lives = |bound: bool| Lifetimes {
         freed: blocks.iter().filter_map(|block| freed(block, bound)).collect(),
-        ..Lives::default()
+        ..Lifetimes::default()
     };
     let (least, most) = (lives(true), lives(false));
     let mut fixes = Vec::new();
-    let is_cache = mistake == Mistake::Output && holders().any(|holder| holder.path.contains("past_key_values"));
-    if is_cache {
+    let is_cached = |block: &&&Block<'_>| device.categories().get(block.index as usize).category == Category::KvCache;
+    if mistake == Mistake::Output && blocks.iter().filter(is_cached).count() * 2 > blocks.len() {
         let code = ["outputs = model(..., use_cache=False)"];
-        let all = Lives { freed: freed_at_once(device, calls, blocks), ..Lives::default() };
+        let all = Lifetimes { freed: freed_at_once(device, calls, blocks), ..Lifetimes::default() };
         fixes.push(Fix::new("pass use_cache=False where no further token is generated", code, all));
     }
     let unknown = "it is not known when the program has finished with it";
     fixes.push(Fix::up_to(change, code, least, most, unknown));
-    Some(Finding { kind: RuleKind::Held, line, evidence, cost: None, fixes })
+    let kind = if mistake == Mistake::Collection { RuleKind::AccumulatingMetrics } else { RuleKind::Held };
+    Some(Finding { kind, line, evidence, cost: None, fixes })
 }
 
 /// When a block could end: at the latest if this is a bound, otherwise at the earliest.
@@ -215,6 +245,7 @@ fn end_of(
             let lives = |&&(instant, _): &&(Instant, _)| block.made.born <= instant && instant < block.made.freed;
             held.instants.iter().filter(lives).map(|&(instant, _)| instant).min()?
         }
+        Mistake::Collection => call?.until,
         Mistake::Output if bound => calls.all.iter().find(|call| call.start >= block.made.born)?.start,
         _ => {
             let backward = call.and_then(|call| call.backward.as_ref()).map(|backward| backward.end);
@@ -222,6 +253,31 @@ fn end_of(
         }
     };
     (end < block.made.freed).then_some(end)
+}
+
+/// Whether the program may collect these blocks without reading them on the device: nothing joins them later.
+fn is_collection(device: &Device<'_>, blocks: &[&Block<'_>]) -> bool {
+    let Some(first) = blocks.first().filter(|_| blocks.len() >= LEAST_ELEMENTS) else { return false };
+    let size = first.made.requested.max(1);
+    let is_joined = |made: &Allocation| {
+        made.born > first.made.born && made.requested % size == 0 && made.requested / size >= blocks.len() as u64
+    };
+    let is_plain = |stack: StackId| device.roles().role(stack) == Role::Plain;
+    !device.allocations_by(is_plain).any(|(_, made, _)| is_joined(made))
+}
+
+/// Blocks of the same lines and sizes that no walk has seen, and that outlive their calls as well.
+fn alike<'h>(device: &Device<'_>, calls: &ModelCalls, seen: &[&Block<'h>]) -> Vec<Block<'h>> {
+    let of = |block: &Block<'_>| (device.track.stack_of(block.index as usize), block.made.requested);
+    let kinds: HashSet<(StackId, u64)> = seen.iter().map(|block| of(block)).collect();
+    let known: HashSet<u32> = seen.iter().map(|block| block.index).collect();
+    let same = device.allocations_by(|stack| kinds.iter().any(|kind| kind.0 == stack));
+    let is_kept = |made: &Allocation| of_instant(calls, made.born).is_some_and(|call| made.freed > call.end);
+    same.filter(|(index, made, stack)| {
+        kinds.contains(&(*stack, made.requested)) && !known.contains(index) && is_kept(made)
+    })
+    .map(|(index, made, _)| Block { index, made: *made, holders: Vec::new() })
+    .collect()
 }
 
 /// Instants at which the blocks of a cache would end that no later call reads.
@@ -233,14 +289,20 @@ fn freed_at_once(device: &Device<'_>, calls: &ModelCalls, blocks: &[&Block<'_>])
     ended.filter(|&(_, end, freed)| end < freed).map(|(index, end, _)| (index, end)).collect()
 }
 
-/// The first instant after a block's allocation at which the function of the program that allocated it is no longer running in this
-/// call: an entry with another way into it.
+/// The first instant after a block's allocation at which the module that allocated it is no longer running in this call, or the
+/// function of the program: an entry with another way into it.
 fn returned(device: &Device<'_>, index: u32, made: &Allocation) -> Instant {
     let (track, sites) = (device.track, device.sites());
     let frames =
         |stack: StackId| -> Vec<FrameId> { track.snapshot.stacks.frame_ids(stack).iter().rev().copied().collect() };
     let own = frames(track.stack_of(index as usize));
-    let Some(depth) = own.iter().rposition(|&frame| sites.is_own(frame)).filter(|&depth| depth > 0) else {
+    let strings = &track.snapshot.strings;
+    let is_forward = |&frame: &FrameId| {
+        let name = track.snapshot.stacks.frame(frame).map_or("", |frame| strings.get(frame.name));
+        name == "forward" && sites.kind(frame) != FrameKind::Torch
+    };
+    let module = own.iter().rposition(is_forward).or_else(|| own.iter().rposition(|&frame| sites.is_own(frame)));
+    let Some(depth) = module.filter(|&depth| depth > 0) else {
         return made.freed;
     };
     let is_outside = |&entry: &u32| {
@@ -264,6 +326,42 @@ fn most_at_once<'b>(all: impl Iterator<Item = &'b Allocation>) -> Bytes {
         most = most.max(now);
     }
     Bytes(most)
+}
+
+/// Compares what is said about collected results with what holds them. Returns whether it is still true: results that a function
+/// has returned to a global variable are used later.
+pub(super) fn confirm(device: &Device<'_>, finding: &mut Finding) -> bool {
+    let (Some(held), RuleKind::AccumulatingMetrics) = (device.held(), finding.kind) else { return true };
+    let Some(changed) = finding.fixes.first().and_then(|fix| fix.edit.only_lives()) else { return true };
+    let (mut views, mut all) = (0, 0);
+    let mut known: Vec<(&HeldBy, bool)> = Vec::new();
+    for index in changed.changed() {
+        let HeldAs::Held(storage) = held.get(index as usize) else { continue };
+        let is_plain = |holder: &&HeldBy| holder.kind == HolderKind::Variable && !holder.library;
+        let Some(holder) = held.holders(storage).find(is_plain) else { continue };
+        all += storage.bytes;
+        views += if storage.seen_bytes <= storage.bytes / SMALL_VIEW { storage.bytes } else { 0 };
+        known.push((holder, device.history().allocations[index as usize].freed == NEVER));
+    }
+    let is_returned = |(holder, stays): &&(&HeldBy, bool)| *stays && holder.root == "global" && !holder.grows;
+    if !known.is_empty() && known.iter().filter(is_returned).count() * 2 > known.len() {
+        return false;
+    }
+    let stored = known.iter().find(|(holder, _)| holder.grows);
+    let Some((holder, _)) = stored else { return true };
+    finding.line = holder.frame.or(finding.line);
+    if views > all / 2
+        && let Some(fix) = finding.fixes.first_mut()
+    {
+        finding.kind = RuleKind::Held;
+        finding.cost = None;
+        finding.evidence =
+            format!("each element of {} is a small view of a tensor that it keeps alive", holder.variable);
+        fix.change = "clone the slice that is stored".to_owned();
+        fix.code = vec!["kept.append(x[:, 0].clone())  # a slice keeps all of x".to_owned()];
+        finding.fixes.truncate(1);
+    }
+    true
 }
 
 /// States of two optimizers for the same parameters: the older ones are those of an optimizer that is no longer needed.
@@ -294,13 +392,13 @@ fn second_optimizer(blocks: &[Block<'_>]) -> Option<Finding> {
     };
     let short = list(", ", |name| name.rsplit('.').next().unwrap_or(name));
     let held = Bytes(bytes(old.iter().map(|(block, _)| &block.made)));
-    let lives = Lives {
+    let lives = Lifetimes {
         freed: old
             .iter()
             .filter(|(block, _)| begun < block.made.freed)
             .map(|(block, _)| (block.index, begun))
             .collect(),
-        ..Lives::default()
+        ..Lifetimes::default()
     };
     Some(Finding {
         kind: RuleKind::Held,

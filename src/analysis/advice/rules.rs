@@ -203,6 +203,7 @@ impl<'d, 'a> Evidence<'d, 'a> {
         let _ = self.calls.set(calls);
         let (mut found, of_categories) = parallel::join(|| all(Needs::Calls), || all(Needs::Categories));
         found.extend(of_categories.into_iter().chain(others));
+        found.retain_mut(|finding| held::confirm(self.device, finding));
         found
     }
 }

@@ -8,9 +8,10 @@ import linecache
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
 
 from .edges import isinstance_of
+from .frames import is_library, source_file
 from .graph import Edge, Graph, Key
 
 #: Longest file that is searched, in characters.
@@ -35,12 +36,12 @@ class Place:
     grows: bool
 
 
-def place(graph: Graph, chain: Sequence[Edge], is_library: Any) -> Place | None:
+def place(graph: Graph, chain: Sequence[Edge]) -> Place | None:
     """Return the line that stores what edges lead to, in code that is not of a library; None if it isn't found.
 
     That is the last attribute of an object of the program on the path, or the variable at its root.
     """
-    found = _attribute(graph, chain, is_library)
+    found = _attribute(graph, chain)
     if found is not None:
         file, name, is_container = found
         return _best(_stores(file, name, None), file, is_container, 0)
@@ -51,7 +52,7 @@ def place(graph: Graph, chain: Sequence[Edge], is_library: Any) -> Place | None:
     return _best(_stores(root.file, root.name, root.first_line), root.file, is_container, root.line)
 
 
-def _attribute(graph: Graph, chain: Sequence[Edge], is_library: Any) -> tuple[str, str, bool] | None:
+def _attribute(graph: Graph, chain: Sequence[Edge]) -> tuple[str, str, bool] | None:
     """Return the file of its class, the name of an attribute, and whether a container is stored there."""
     found = None
     for number, edge in enumerate(chain[1:], 1):
@@ -63,8 +64,8 @@ def _attribute(graph: Graph, chain: Sequence[Edge], is_library: Any) -> tuple[st
         holder = graph.objects[edge.parent]
         kind = holder if isinstance_of(holder, type) else type(holder)
         module = sys.modules.get(kind.__module__) if type(kind.__module__) is str else None
-        file = getattr(module, "__file__", None)
-        if type(file) is str and not is_library(file):
+        file = source_file(module if type(module) is ModuleType else None)
+        if file and not is_library(file):
             found = file, name, number + 1 < len(chain) and _is_element(chain[number + 1])
     return found
 

@@ -11,7 +11,7 @@ from .borders import Borders
 from .graph import BUFFER, GRADIENT, KINDS, PARAMETER, SAVED, UNREACHABLE, VARIABLE, Edge, Graph
 from .paths import module, node, path, variable
 from .places import place
-from .walk import Held, Walk, is_library, walked
+from .walk import Held, Walk, walked
 
 #: Key of the holders in a snapshot, and the version of their format.
 KEY = "holders"
@@ -124,7 +124,7 @@ class Holders:
             number = self._number[text] = len(self._all)
             self._all.append(one)
         if is_placed and "line" not in self._all[number] and edge.kind not in (PARAMETER, BUFFER, GRADIENT):
-            found = place(graph, chain, is_library)
+            found = place(graph, chain)
             if found is not None:
                 self._all[number].update(file=found.file, line=found.line, code=found.code)
                 self._all[number].update(function=found.function, grows=found.grows)

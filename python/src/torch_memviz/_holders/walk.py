@@ -109,7 +109,7 @@ def _variables(_: ModuleType, graph: Graph) -> Iterator[None]:
         for name, value in frames.local_variables(frame):
             graph.add(value, -1, name, root=_local(frame, name))
     for name, module in _modules():
-        if not is_library(_file(module)):
+        if not frames.is_library(frames.source_file(module)):
             _add_globals(graph, name, module)
     for name in ("last_exc", "last_value", "last_traceback"):
         graph.add(getattr(sys, name, None), -1, f"sys.{name}", root=Root("exception", f"sys.{name}"))
@@ -119,7 +119,7 @@ def _variables(_: ModuleType, graph: Graph) -> Iterator[None]:
 
 def _library_variables(_: ModuleType, graph: Graph) -> Iterator[None]:
     for name, module in _modules():
-        if name.partition(".")[0] not in sys.stdlib_module_names and is_library(_file(module)):
+        if name.partition(".")[0] not in sys.stdlib_module_names and frames.is_library(frames.source_file(module)):
             _add_globals(graph, name, module)
     yield
 
@@ -167,7 +167,13 @@ def _stack(frame: FrameType | None) -> Iterator[FrameType]:
 def _local(frame: FrameType, name: str) -> Root:
     code = frame.f_code
     return Root(
-        "local", name, code.co_name, code.co_filename, frame.f_lineno, code.co_firstlineno, is_library(code.co_filename)
+        "local",
+        name,
+        code.co_name,
+        code.co_filename,
+        frame.f_lineno,
+        code.co_firstlineno,
+        frames.is_library(code.co_filename),
     )
 
 
@@ -176,33 +182,18 @@ def _modules() -> list[tuple[str, ModuleType]]:
     return [(name, module) for name, module in found if not name.startswith("torch_memviz")]
 
 
-def _file(module: ModuleType) -> str:
-    file = (own_dict(module) or {}).get("__file__")
-    return file if type(file) is str else ""
-
-
 def _add_globals(graph: Graph, name: str, module: ModuleType) -> None:
     variables = own_dict(module) or {}
     graph.place_of.setdefault(id(variables), -1)
-    file = _file(module)
+    file = frames.source_file(module)
     for variable, value in tuple(variables.items()):
         if gc.is_tracked(value) and not variable.startswith("__"):
-            root = Root("global", variable, name, file, is_library=is_library(file))
+            root = Root("global", variable, name, file, is_library=frames.is_library(file))
             graph.add(value, -1, variable if name == "__main__" else f"{name}.{variable}", root=root)
 
 
-def is_library(file: str) -> bool:
-    if not file or file.startswith("<"):
-        return file != "<stdin>" and not file.startswith("<ipython")
-    parts = file.replace("\\", "/")
-    return "/site-packages/" in parts or "/dist-packages/" in parts or parts.startswith(_STANDARD)
-
-
-_STANDARD = sys.modules["os"].__file__.rsplit("/", 1)[0] + "/" if sys.modules["os"].__file__ else "/usr/lib/python"
-
-
 def _is_library_frame(frame: FrameType) -> bool:
-    return is_library(frame.f_code.co_filename)
+    return frames.is_library(frame.f_code.co_filename)
 
 
 def _storages(torch: ModuleType, graph: Graph) -> tuple[list[Held], int]:

@@ -361,11 +361,11 @@ impl Judge<'_> {
             return match memory.backward_before(number, requested) {
                 Some(category @ (Category::Gradient | Category::Temporary)) => (category, Evidence::AsBackwardBefore),
                 _ if mirrors => (Category::Gradient, Evidence::MirrorsInCutBackward),
-                _ if workspace::is_size(requested) => UNDECIDED,
+                _ if workspace::is_workspace_size(requested) => UNDECIDED,
                 _ => (Category::Temporary, Evidence::BackwardCutShort),
             };
         }
-        if workspace::is_size(requested) {
+        if workspace::is_workspace_size(requested) {
             match self.workspaces.has_in_backward(number, &block.allocation, self.parameters.of_size(requested)) {
                 Some(true) => (Category::Workspace, Evidence::WorkspaceSize),
                 Some(false) if mirrors => (Category::Gradient, Evidence::MirrorsParameter),
