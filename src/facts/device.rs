@@ -1,6 +1,7 @@
 //! The devices of a recording, with the facts that analyses need. Each fact is computed once, on first use.
 
 use super::code::sites::Sites;
+use super::held::Held;
 use super::time::annotations::Annotations;
 use super::time::when::{Purpose, When};
 use super::training::library::library_lines;
@@ -29,7 +30,7 @@ pub struct Device<'a> {
     /// The entries of the device and their history.
     pub track: Track<'a>,
     shared: Arc<InCommon<'a>>,
-    own: Arc<Own>,
+    own: Arc<Own<'a>>,
 }
 
 /// Facts that all devices of a recording share. If several threads request one at once, one of them computes it and the
@@ -47,13 +48,15 @@ struct InCommon<'a> {
 
 /// Facts about one device.
 #[derive(Debug, Default)]
-struct Own {
+struct Own<'a> {
     phases: OnceLock<Phases>,
     steps: OnceLock<std::result::Result<Steps, NoSteps>>,
     categories: OnceLock<Categories>,
     /// Whether a thread computes them, or did.
     has_begun: AtomicBool,
     backward: OnceLock<BackwardSites>,
+    /// What holds each allocation.
+    held: OnceLock<Option<Held<'a>>>,
     /// The stack of each allocation.
     stacks: OnceLock<Vec<StackId>>,
 }
@@ -221,7 +224,9 @@ impl<'a> Device<'a> {
 
     /// The category of each allocation.
     pub fn categories(&self) -> &Categories {
-        self.own.categories.get_or_init(|| Categories::of(self.track, self.phases(), self.roles(), self.sites()))
+        self.own
+            .categories
+            .get_or_init(|| Categories::of(self.track, self.phases(), self.roles(), self.sites(), self.held()))
     }
 
     /// The allocations of a category with their indexes, in order. This reads only these, which is much faster than searching all
@@ -240,6 +245,11 @@ impl<'a> Device<'a> {
         let column = || self.track.allocations().map(|(.., stack)| stack).collect();
         let stacks = (0u32..).zip(self.own.stacks.get_or_init(column));
         stacks.filter(move |&(_, &stack)| is_wanted(stack)).map(|(index, &stack)| (index, &all[index as usize], stack))
+    }
+
+    /// What holds each allocation; `None` if the recording does not say.
+    pub(crate) fn held(&self) -> Option<&Held<'a>> {
+        self.own.held.get_or_init(|| Held::of(self.track)).as_ref()
     }
 
     /// Makes sure that the phases are computed, as [`prepare_categories`](Self::prepare_categories) does for what needs them.

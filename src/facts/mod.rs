@@ -10,6 +10,7 @@ pub mod device;
 pub(crate) mod doubts;
 pub(crate) mod gpu;
 pub mod grouping;
+pub(crate) mod held;
 pub mod segments;
 pub mod time;
 pub mod training;

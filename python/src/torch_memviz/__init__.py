@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         view,
     )
     from ._errors import MemvizError
+    from ._holders.now import Holder, holders
     from ._magic import load_ipython_extension
     from ._picture import Page, Picture
     from ._recording.categories import categories, category
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 
 #: The module of each name.
 _MODULES = {
+    "Holder": "_holders.now",
     "MemvizError": "_errors",
     "Page": "_picture",
     "Picture": "_picture",
@@ -73,6 +75,7 @@ _MODULES = {
     "categories": "_recording.categories",
     "category": "_recording.categories",
     "current": "_recording.recorder",
+    "holders": "_holders.now",
     "load_ipython_extension": "_magic",
     "record": "_recording.recorder",
     "rehearse": "_rehearsal.start",
@@ -102,6 +105,7 @@ _MODULES = {
 }
 
 __all__ = [
+    "Holder",
     "MemvizError",
     "Page",
     "Picture",
@@ -122,6 +126,7 @@ __all__ = [
     "fit",
     "flamegraph",
     "fragmentation",
+    "holders",
     "hooks",
     "info",
     "leaks",

@@ -62,6 +62,8 @@ class PeakOptions(TypedDict, total=False):
             "module-path",
             "category",
             "phase",
+            "holder",
+            "holder-root",
         ]
         | None
     )
@@ -127,6 +129,8 @@ class FragmentationOptions(TypedDict, total=False):
             "module-path",
             "category",
             "phase",
+            "holder",
+            "holder-root",
         ]
         | None
     )
@@ -165,6 +169,8 @@ class OomOptions(TypedDict, total=False):
             "module-path",
             "category",
             "phase",
+            "holder",
+            "holder-root",
         ]
         | None
     )
@@ -334,6 +340,8 @@ class DiffOptions(TypedDict, total=False):
             "module-path",
             "category",
             "phase",
+            "holder",
+            "holder-root",
         ]
         | None
     )
@@ -421,6 +429,8 @@ class TimelineOptions(TypedDict, total=False):
             "module-path",
             "category",
             "phase",
+            "holder",
+            "holder-root",
         ]
         | None
     )
@@ -487,6 +497,8 @@ class ReportOptions(TypedDict, total=False):
             "module-path",
             "category",
             "phase",
+            "holder",
+            "holder-root",
         ]
         | None
     )

@@ -526,7 +526,7 @@ class CheckRow:
     """Whether the limit is known to be met."""
 
     verdict: str
-    """`passed`, `failed` or `unknown`; `shown` for a comparison that is not judged."""
+    """`passed`, `failed`, `unknown`, or `shown` for a comparison that is not judged."""
 
     basis: str | None = None
     """The meaning of the bytes of `sites`: `held`, `grown`, `reserved`, `pinned`, `leaked` or `born`."""
@@ -1976,6 +1976,10 @@ GroupBy = Literal[
     "category",
     # The part of the training step that allocated it.
     "phase",
+    # The variable, attribute or autograd node that holds it (recordings of `torch_memviz` with holders).
+    "holder",
+    # The variable from which it is reached.
+    "holder_root",
 ]
 
 

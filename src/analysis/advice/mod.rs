@@ -21,6 +21,7 @@ mod grads_kept;
 mod grads_zeroed;
 mod graph_pools;
 mod graphs;
+mod held;
 mod inference_cache;
 mod kept_outputs;
 mod kept_over_steps;

@@ -5,9 +5,9 @@
 use super::model_calls::ModelCalls;
 use super::{
     Finding, activations_in_place, attention_matrix, dataloader_prefetch, detached, duplicate_model, expressions,
-    flat_gradients, foreach_temporaries, fp32_logits, frozen, grads_kept, grads_zeroed, graph_pools, inference_cache,
-    kept_outputs, kept_over_steps, kv_cache_growth, master_copies, release_cache, several_graphs, side_stream,
-    temporaries, varying_lengths, whole_copies, without_backward, zero_grad_late,
+    flat_gradients, foreach_temporaries, fp32_logits, frozen, grads_kept, grads_zeroed, graph_pools, held,
+    inference_cache, kept_outputs, kept_over_steps, kv_cache_growth, master_copies, release_cache, several_graphs,
+    side_stream, temporaries, varying_lengths, whole_copies, without_backward, zero_grad_late,
 };
 use crate::facts::device::Device;
 use crate::model::HOST_DEVICE;
@@ -131,6 +131,8 @@ rules! {
         {} [Calls grads_kept] ["grads_kept.rs"],
     ZeroGradLate "zero_grad_late" "Gradients of the previous step stay live through the forward pass."
         {} [Calls grads_zeroed, Categories zero_grad_late] ["zero_grad_late.rs", "grads_zeroed.rs"],
+    Held "held" "A variable, attribute or exception holds memory that the program has finished with."
+        {} [Calls held] ["held.rs"],
     SeveralGraphs "several_graphs" "Several forward passes before one backward pass keep all of their graphs."
         {} [Calls several_graphs] ["several_graphs.rs"],
     GraphPools "graph_pools" "CUDA graphs with a memory pool each, none of which another graph can use."
@@ -201,6 +203,7 @@ impl<'d, 'a> Evidence<'d, 'a> {
         let _ = self.calls.set(calls);
         let (mut found, of_categories) = parallel::join(|| all(Needs::Calls), || all(Needs::Categories));
         found.extend(of_categories.into_iter().chain(others));
+        found.retain_mut(|finding| held::confirm(self.device, finding));
         found
     }
 }

@@ -4,7 +4,8 @@ use super::filter::{Filter, Passing};
 use super::holder::Holder;
 use super::key::Key;
 use super::labels::{
-    ALLOCATOR, BASELINE, FILTERED, NO_ANNOTATION, NO_METADATA, NO_MODULE, NOT_RECORDED, UNKNOWN_POOL, UNKNOWN_STREAM,
+    ALLOCATOR, BASELINE, FILTERED, NO_ANNOTATION, NO_HOLDER, NO_METADATA, NO_MODULE, NOT_RECORDED, NOT_WALKED,
+    UNKNOWN_POOL, UNKNOWN_STREAM,
 };
 use super::metadata::Metadata;
 use super::pools::Pools;
@@ -13,6 +14,7 @@ use super::{GroupBy, Inference};
 use crate::facts::code::frames::FrameKind;
 use crate::facts::code::sites::{CodeOrigin, NO_STACK, Sites, backward_of, clipped, line_label};
 use crate::facts::device::Device;
+use crate::facts::held::{Held, HeldAs, group};
 use crate::facts::time::annotations::Annotations;
 use crate::facts::training::module_path::ModulePaths;
 use crate::facts::training::{BackwardSites, Categories, Category, Decision, Phase, PhaseSpan, Phases, Roles};
@@ -66,6 +68,8 @@ enum Training<'a> {
     Modules(ModulePaths),
     Categories(&'a Categories),
     Phases(&'a Phases),
+    /// `None` if the recording does not say.
+    Held(Option<&'a Held<'a>>),
 }
 
 impl<'a> Training<'a> {
@@ -77,6 +81,7 @@ impl<'a> Training<'a> {
             }
             GroupBy::Phase => Self::Phases(device.phases()),
             GroupBy::Category => Self::Categories(device.categories()),
+            GroupBy::Holder | GroupBy::HolderRoot => Self::Held(device.held()),
             _ => Self::NotAsked,
         }
     }
@@ -246,10 +251,25 @@ impl<'a> Grouper<'a> {
                 None if holder.baseline && stack == StackId::EMPTY => Key::Special(self.before),
                 None => Key::Special(NO_MODULE),
             },
+            GroupBy::Holder | GroupBy::HolderRoot => self.held(holder),
             GroupBy::Category => Key::Special(self.decision(holder).category.name()),
             GroupBy::Phase => Key::Special(self.phase(holder).map_or(self.before, Phase::name)),
         };
         vec![one]
+    }
+
+    /// The group of what holds a block.
+    fn held(&self, holder: &Holder) -> Key {
+        let Training::Held(Some(held)) = &self.training else { return Key::Special(NOT_WALKED) };
+        match held.get(holder.index) {
+            HeldAs::NotWalked => Key::Special(NOT_WALKED),
+            HeldAs::Unheld => Key::Special(NO_HOLDER),
+            HeldAs::Held(_) => match held.first(holder.index) {
+                Some(first) if self.by == GroupBy::HolderRoot => Key::Text(clipped(&first.variable).to_owned()),
+                Some(first) => Key::Text(clipped(&group(&first.path)).to_owned()),
+                None => Key::Special(NO_HOLDER),
+            },
+        }
     }
 
     /// The category of an allocation; `None` unless grouping by [`GroupBy::Category`].
@@ -335,7 +355,7 @@ impl<'a> Grouper<'a> {
                 category != Category::Unknown && !evidence.is_recorded()
             }
             Training::Phases(_) => self.span(holder).is_some_and(|span| !span.recorded),
-            Training::NotAsked => false,
+            Training::Held(_) | Training::NotAsked => false,
         }
     }
 

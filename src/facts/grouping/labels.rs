@@ -17,5 +17,9 @@ pub const UNKNOWN_POOL: &str = "(pool not recorded)";
 pub const ALLOCATOR: &str = "(allocator itself)";
 /// Label of ranges whose stream is not in the file.
 pub const UNKNOWN_STREAM: &str = "(stream not recorded)";
+/// Label of blocks that were live at no walk over the program's references.
+pub const NOT_WALKED: &str = "(freed before the references were walked)";
+/// Label of blocks in which a walk found no tensor.
+pub const NO_HOLDER: &str = "(no holder: inside an operator or C++)";
 /// Label of blocks without metadata from the program.
 pub const NO_METADATA: &str = "(no metadata)";

@@ -66,11 +66,15 @@ pub enum GroupBy {
     ///
     /// See [`crate::facts::training::Phase`].
     Phase,
+    /// The variable, attribute or autograd node that holds it (recordings of `torch_memviz` with holders).
+    Holder,
+    /// The variable from which it is reached.
+    HolderRoot,
 }
 
 impl GroupBy {
     /// Every way to group.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Site,
         Self::Stack,
         Self::Function,
@@ -85,6 +89,8 @@ impl GroupBy {
         Self::ModulePath,
         Self::Category,
         Self::Phase,
+        Self::Holder,
+        Self::HolderRoot,
     ];
 
     /// The name in JSON and tables.
@@ -104,6 +110,8 @@ impl GroupBy {
             Self::ModulePath => "module_path",
             Self::Category => "category",
             Self::Phase => "phase",
+            Self::Holder => "holder",
+            Self::HolderRoot => "holder_root",
         }
     }
 
@@ -112,6 +120,7 @@ impl GroupBy {
         match self {
             Self::NnModule => "nn-module",
             Self::ModulePath => "module-path",
+            Self::HolderRoot => "holder-root",
             _ => self.name(),
         }
     }
@@ -121,10 +130,15 @@ impl GroupBy {
     /// # Errors
     /// If it cannot: a segment contains blocks of many categories.
     pub(crate) fn require(self, metric: Metric) -> Result<()> {
-        if self == Self::Category && metric == Metric::Reserved {
+        let lacks = match self {
+            Self::Category => "category",
+            Self::Holder | Self::HolderRoot => "holder",
+            _ => return Ok(()),
+        };
+        if metric == Metric::Reserved {
             let message =
-                "segments have no category: expected the metric allocated, active or requested, found reserved";
-            return Err(Error::Request(message.to_owned()));
+                format!("segments have no {lacks}: expected the metric allocated, active or requested, found reserved");
+            return Err(Error::Request(message));
         }
         Ok(())
     }

@@ -30,6 +30,7 @@ impl GroupBy {
             Self::NnModule => has_kind(recording, FrameKind::NnModule),
             Self::Phase => has_phases(recording),
             Self::ModulePath => has_phases(recording) || calls_modules(recording),
+            Self::Holder | Self::HolderRoot => snapshot.notes.holders.is_some(),
             _ => true,
         };
         let expected = match self {
@@ -40,6 +41,7 @@ impl GroupBy {
             Self::Metadata => "metadata (torch.cuda.memory._set_memory_metadata sets it, PyTorch 2.11 and later)",
             Self::Operator => "a profiler trace, or a snapshot with C++ stacks (stacks=\"all\")",
             Self::NnModule => "a profiler trace with module calls (with_stack=True)",
+            Self::Holder | Self::HolderRoot => "holders (torch_memviz.record and memviz rehearse record them)",
             _ => "forward, backward or optimizer code in stacks or annotations",
         };
         // An empty recording does not have a single row.

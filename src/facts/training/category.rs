@@ -109,6 +109,8 @@ impl Category {
 pub enum Evidence {
     /// `user_metadata` or an `annotate` entry names it.
     Metadata,
+    /// A walk over the references of the program found what holds it.
+    Held,
     /// The file has a category for it.
     Timeline,
     /// Allocated by the line of `Module._apply` that moves parameters, gradients or buffers.
@@ -215,6 +217,7 @@ impl Evidence {
     pub fn words(self) -> &'static str {
         match self {
             Self::Metadata => "its metadata names the category",
+            Self::Held => "the recording shows what holds it",
             Self::Timeline => "the memory timeline gives this category",
             Self::ModuleApply => "nn.Module._apply moved it to the device",
             Self::Constructor => "a constructor of torch.nn allocated it",
@@ -292,7 +295,7 @@ impl Evidence {
 
     /// Whether the file itself says so.
     pub fn is_recorded(self) -> bool {
-        matches!(self, Self::Metadata | Self::Timeline)
+        matches!(self, Self::Metadata | Self::Held | Self::Timeline)
     }
 }
 

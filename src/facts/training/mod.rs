@@ -28,7 +28,7 @@ mod replacements;
 pub(crate) mod role;
 pub mod steps;
 pub(crate) mod summary;
-mod workspace;
+pub(crate) mod workspace;
 
 pub use backward::BackwardSites;
 pub use call_paths::{CallPaths, PlaceId};

@@ -122,7 +122,7 @@ pub(super) fn settle(
     unknown.retain(|&bytes, blocks| {
         let is_open =
             |&index: &u32| decided.get(index as usize).is_some_and(|it| it.evidence == Evidence::ParameterSize);
-        (!workspace::is_size(bytes) || blocks.len() >= LEAST_LAYERS) && !blocks.iter().any(is_open)
+        (!workspace::is_workspace_size(bytes) || blocks.len() >= LEAST_LAYERS) && !blocks.iter().any(is_open)
     });
     let sizes = of_layers(&unknown);
     let category = match copies(&sizes) {

@@ -88,7 +88,7 @@ impl Parameters {
                 Origin::Elsewhere | Origin::Function => 2,
                 _ => continue,
             };
-            let may_be_workspace = workspace::is_size(allocation.requested) && allocation.freed == NEVER;
+            let may_be_workspace = workspace::is_workspace_size(allocation.requested) && allocation.freed == NEVER;
             match place {
                 Some((number, period)) if period.phase == Phase::Backward => {
                     let leaves_gradient = matches!(origin, Origin::Elsewhere | Origin::Function)

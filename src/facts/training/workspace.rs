@@ -20,7 +20,7 @@ const LARGE: u64 = 32 << 20;
 const SMALL: u64 = 1 << 20;
 
 /// Whether a workspace may have this size.
-pub(super) fn is_size(requested: u64) -> bool {
+pub(crate) fn is_workspace_size(requested: u64) -> bool {
     [DISTINCT, LARGE, SMALL].contains(&requested)
 }
 
@@ -49,7 +49,7 @@ impl Workspaces {
         let mut workspaces = Self { by_stack: HashMap::default(), by_backward: HashMap::default() };
         let mut cursor = Cursor::new(periods);
         for (index, &Allocation { requested, born, freed, .. }) in history.allocations.iter().enumerate() {
-            if !is_size(requested) {
+            if !is_workspace_size(requested) {
                 continue;
             }
             let add = |count: &mut Count| {

@@ -8,6 +8,7 @@ pub mod annotation;
 pub mod bytes;
 pub mod device_file;
 pub mod gpu;
+pub mod holders;
 pub mod live;
 #[cfg(feature = "nsys")]
 pub mod nsys;
@@ -25,6 +26,7 @@ pub mod view;
 
 pub use annotation::{Annotation, Stage};
 pub use device_file::DeviceFile;
+pub use holders::Holders;
 pub use live::LiveProfile;
 pub use profile::{MemoryTimeline, Profile};
 pub use rehearsal::Rehearsal;

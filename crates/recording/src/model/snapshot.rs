@@ -2,7 +2,7 @@
 
 use super::profile::DeviceType;
 use super::{
-    AllocatorSettings, Annotation, Contexts, DeviceId, Rehearsal, Segment, Stacks, Strings, TraceEntries, View,
+    AllocatorSettings, Annotation, Contexts, DeviceId, Holders, Rehearsal, Segment, Stacks, Strings, TraceEntries, View,
 };
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -144,6 +144,8 @@ pub struct SourceNotes {
     pub rank: Option<(u64, Option<u64>)>,
     /// What the rehearsal says about itself, if the recording was made without a GPU.
     pub rehearsal: Option<Rehearsal>,
+    /// What holds the memory, if the recording says so.
+    pub holders: Option<Holders>,
 }
 
 impl Snapshot {

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from .._binary import MemvizError, run
+from .._holders.record import KEY, Holders
 from . import observer, release, sizes
 from .ledger import Ledger
 from .names import file_name, of_earlier_runs, rank, tell_of_groups
@@ -51,6 +52,7 @@ def record(
     steps: tuple[int, int] | None = None,
     report: bool = True,
     ledger: bool = True,
+    holders: bool | None = None,
     hooks: Sequence[Hook] = (),
 ) -> Recorder:
     """Record GPU memory while a block runs, and write the recording to `path` at its end.
@@ -79,6 +81,9 @@ def record(
         report: Write a report next to the file of each failed request, and print a one-line summary of the recording.
         ledger: Write `run.device.json` next to each recording, for `memviz ledger`: the memory of the whole device,
             including memory outside of PyTorch's allocator, and the processes that use it.
+        holders: Record which variables, attributes and autograd nodes hold the memory. By default, when a request fails
+            and when the recording is written; `True`: also at new maxima around forward, backward and optimizer steps,
+            which takes up to some seconds in all; `False`: never. Recordings contain names of the program's variables.
         hooks: Called with the recorder when the recording has ended, unless nothing was recorded. See
             `torch_memviz.hooks`.
 
@@ -95,7 +100,15 @@ def record(
     options = {"context": context, "stacks": stacks, "max_entries": entries}
     number = named(on_signal) if on_signal is not None else None
     return Recorder(
-        Path(path), options, on_oom=on_oom, on_signal=number, steps=steps, report=report, ledger=ledger, hooks=hooks
+        Path(path),
+        options,
+        on_oom=on_oom,
+        on_signal=number,
+        steps=steps,
+        report=report,
+        ledger=ledger,
+        holders=holders,
+        hooks=hooks,
     )
 
 
@@ -171,6 +184,7 @@ class Recorder:
         steps: tuple[int, int] | None,
         report: bool,
         ledger: bool = True,
+        holders: bool | None = None,
         hooks: Sequence[Hook] = (),
     ) -> None:
         self.path = path
@@ -188,6 +202,8 @@ class Recorder:
         self._on_oom, self._on_signal = on_oom, on_signal
         self._wants_ledger = ledger
         self._ledger: Ledger | None = None
+        self._wants_holders = holders
+        self._holders: Holders | None = None
         self._torch: Any = None
         self._is_recording = False
         self._is_written = False
@@ -264,6 +280,7 @@ class Recorder:
             steps=self._window,
             report=self._report,
             ledger=self._wants_ledger,
+            holders=self._wants_holders,
             hooks=self._hooks,
         )
         recorder.number = number
@@ -313,7 +330,8 @@ class Recorder:
                 path = self._name(event)
                 self._forget_earlier_runs(self._name())
                 self._ask_ledger(lambda ledger: ledger.take(_occasion(event)))
-                self.is_idle = release.dump(self._torch, path, self._before)
+                self.note_holders(_occasion(event))
+                self.is_idle = release.dump(self._torch, path, self._before, self._holders_as_key())
                 self._ask_ledger(lambda ledger: ledger.write(path))
             except Exception:
                 log.exception("the recording was not written")
@@ -333,7 +351,8 @@ class Recorder:
         with self._lock:
             if not self._is_recording:
                 raise RecordingError("expected a running recording, found one that has not started or has ended")
-            return release.snapshot(self._torch, self._before)
+            self.note_holders("dump")
+            return release.snapshot(self._torch, self._before) | self._holders_as_key()
 
     @property
     def steps(self) -> list[StepPeak]:
@@ -425,8 +444,26 @@ class Recorder:
         self._begin_ledger()
         self._before = release.requests(self._torch)
         self._is_recording = True
+        if self._wants_holders is not False:
+            self._holders = Holders(self._torch, at_borders=self._wants_holders is True, requests=self._served)
         if self._on_oom:
             observer.listen(self._torch, self._dump_for_failure)
+
+    def note_holders(self, at: str) -> None:
+        """Record which variables hold the memory now. Its errors must not stop the recording."""
+        if self._holders is None:
+            return
+        try:
+            self._holders.note(at)
+        except Exception:
+            log.exception("what holds the memory is not recorded")
+
+    def _holders_as_key(self) -> dict[str, str]:
+        return {} if self._holders is None else {KEY: self._holders.to_json()}
+
+    def _served(self) -> list[int]:
+        """Return how many requests each device has served since recording started."""
+        return [now - then for now, then in zip(release.requests(self._torch), self._before, strict=True)]
 
     def _begin_ledger(self) -> None:
         try:
@@ -454,6 +491,8 @@ class Recorder:
         if not self._is_recording:
             return
         self._is_recording = False
+        if self._holders is not None:
+            self._holders.close()
         observer.forget(self._dump_for_failure)
         try:
             release.stop(self._torch)
@@ -497,6 +536,8 @@ class Recorder:
         """Detach from the parent's recording in a forked process: the files and the GPU belong to the parent."""
         self._lock = threading.RLock()
         self._torch, self._range, self._is_recording, self._report = None, None, False, False
+        if self._holders is not None:
+            self._holders.close()
         atexit.unregister(self.stop)
         observer.forget(self._dump_for_failure)
         if self._signal is not None:

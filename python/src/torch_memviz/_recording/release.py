@@ -129,7 +129,7 @@ def snapshot(module: ModuleType, before: list[int]) -> dict[str, Any]:
     return taken
 
 
-def dump(module: ModuleType, path: Path, before: list[int]) -> bool:
+def dump(module: ModuleType, path: Path, before: list[int], more: dict[str, str]) -> bool:
     """Write the recording, and return whether it is certain that nothing was allocated or freed.
 
     An existing file is replaced only when the new one is complete.
@@ -138,9 +138,10 @@ def dump(module: ModuleType, path: Path, before: list[int]) -> bool:
         module: PyTorch.
         path: The file.
         before: What `requests` returned when recording started.
+        more: Further keys of the snapshot.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    taken = snapshot(module, before)
+    taken = snapshot(module, before) | more
     with replacing(path) as file:
         pickle.dump(taken, file)
     return taken.get(OVERFLOWED) is False and not any(taken["device_traces"])

@@ -62,6 +62,8 @@ class Plan:
     no_weights: bool = False
     #: The assumption about sizes that depend on values, as parsed by `Assumption`.
     assume: str | None = None
+    #: Whether the recording shows which variables hold memory.
+    holders: bool = True
     #: A file to which the names of the recordings are appended, one per line.
     files: str | None = None
 
@@ -183,7 +185,9 @@ class Session:
         if os.getpid() != self._process or self.recorder is not None or self.plan.path is None:
             return
         stacks: Literal["python", "all"] = "all" if self.plan.stacks == "all" else "python"
-        self.recorder = record(self.plan.path, stacks=stacks, on_signal="SIGTERM", report=False, ledger=False)
+        self.recorder = record(
+            self.plan.path, stacks=stacks, on_signal="SIGTERM", report=False, ledger=False, holders=self.plan.holders
+        )
         # A signal may end the process right after the recording is written.
         self.recorder.on_dump = self._list_files
         with torch_changes.our_own():

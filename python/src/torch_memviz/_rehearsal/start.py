@@ -33,6 +33,7 @@ def rehearse(
     placement: Literal["linux", "windows"] = "linux",
     no_weights: bool = False,
     assume: str | None = None,
+    holders: bool = True,
     despite_gpu: bool = False,
 ) -> Rehearsal:
     """Run the rest of the program on a simulated GPU: PyTorch's CUDA build runs on a stand-in for CUDA.
@@ -62,6 +63,7 @@ def rehearse(
         no_weights: Make `from_pretrained` of transformers read only the configuration, and no weights.
         assume: The share of elements that `nonzero` and masks find, such as `"nonzero=0.25"`, or a function that
             returns the share for a tensor, `"nonzero=FILE.py:FUNCTION"`. Default: they find none.
+        holders: Record which variables, attributes and autograd nodes hold memory, as for `record`.
         despite_gpu: Rehearse on a machine that has a GPU. The GPU is not used.
 
     Raises:
@@ -84,6 +86,7 @@ def rehearse(
         placement=placement,
         no_weights=no_weights,
         assume=assume,
+        holders=holders,
     )
     return Rehearsal(begin(prepared))
 
@@ -103,6 +106,7 @@ def prepare(
     placement: str = "linux",
     no_weights: bool = False,
     assume: str | None = None,
+    holders: bool = True,
     files: str | None = None,
 ) -> Plan:
     """Store the settings of a rehearsal in the environment, for this process and its children.
@@ -148,6 +152,7 @@ def prepare(
         stacks=stacks,
         no_weights=no_weights,
         assume=assume,
+        holders=holders,
         files=files,
     )
     plan.to_environment()

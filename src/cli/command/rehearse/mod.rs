@@ -72,6 +72,9 @@ pub struct Rehearse {
     /// With nonzero=FILE.py:FUNCTION, the function returns the share for a tensor.
     #[arg(long, value_name = "OPERATOR=SHARE")]
     assume: Option<String>,
+    /// Do not record which variables, attributes and autograd nodes hold memory
+    #[arg(long)]
+    no_holders: bool,
     /// Run the command once for each value, which replaces {NAME}, and pass the recordings to fit
     #[arg(long, value_name = "NAME=N,N")]
     vary: Option<Vary>,
@@ -165,6 +168,7 @@ impl Rehearse {
             "placement": self.placement.to_possible_value().map(|value| value.get_name().to_owned()),
             "no_weights": self.no_weights,
             "assume": self.assume,
+            "holders": !self.no_holders,
             "despite_gpu": self.despite_gpu,
         })
     }

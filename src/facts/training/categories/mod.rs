@@ -19,6 +19,8 @@ use super::role::{Role, Roles};
 use super::workspace::{self, Workspaces};
 use crate::facts::code::frames::FrameKind;
 use crate::facts::code::sites::Sites;
+use crate::facts::held::Held;
+use crate::model::holders::HolderKind;
 use crate::model::{Action, ContextId, StackId};
 use crate::replay::{Allocation, History, Instant, NEVER, Track};
 use foldhash::fast::RandomState;
@@ -41,7 +43,13 @@ pub struct Categories {
 
 impl Categories {
     /// Finds the category of every allocation in a history.
-    pub fn of(track: Track<'_>, phases: &Phases, roles: &Roles, sites: &Sites<'_>) -> Self {
+    pub(crate) fn of(
+        track: Track<'_>,
+        phases: &Phases,
+        roles: &Roles,
+        sites: &Sites<'_>,
+        held: Option<&Held<'_>>,
+    ) -> Self {
         let Track { snapshot, history } = track;
         let periods = Periods::of(track, phases);
         let origins = Origins::of(sites, roles);
@@ -86,6 +94,7 @@ impl Categories {
             let place = entry.and_then(|entry| cursor.find(entry));
             let block = Block { index, allocation, stack, origin: origins.get(stack) };
             let said = labels.get(&(index as u32)).map(|&category| (category, Evidence::Metadata));
+            let said = said.or_else(|| Some((category(held?.first(index)?.kind)?, Evidence::Held)));
             let (category, evidence) = said
                 .or_else(|| judge.by_stack(&block))
                 .or_else(|| judge.by_name(&block, place.map(|(_, period)| period)))
@@ -137,6 +146,18 @@ fn labels(track: Track<'_>) -> HashMap<u32, Category, RandomState> {
     });
     // A later entry overrides earlier ones.
     said.collect()
+}
+
+/// The category of what is held like this, if that tells.
+fn category(kind: HolderKind) -> Option<Category> {
+    match kind {
+        HolderKind::Parameter => Some(Category::Parameter),
+        HolderKind::Buffer => Some(Category::Buffer),
+        HolderKind::Gradient => Some(Category::Gradient),
+        HolderKind::OptimizerState => Some(Category::OptimizerState),
+        HolderKind::Saved => Some(Category::Activation),
+        HolderKind::Variable | HolderKind::Unreachable => None,
+    }
 }
 
 /// The allocation to categorize.
@@ -340,11 +361,11 @@ impl Judge<'_> {
             return match memory.backward_before(number, requested) {
                 Some(category @ (Category::Gradient | Category::Temporary)) => (category, Evidence::AsBackwardBefore),
                 _ if mirrors => (Category::Gradient, Evidence::MirrorsInCutBackward),
-                _ if workspace::is_size(requested) => UNDECIDED,
+                _ if workspace::is_workspace_size(requested) => UNDECIDED,
                 _ => (Category::Temporary, Evidence::BackwardCutShort),
             };
         }
-        if workspace::is_size(requested) {
+        if workspace::is_workspace_size(requested) {
             match self.workspaces.has_in_backward(number, &block.allocation, self.parameters.of_size(requested)) {
                 Some(true) => (Category::Workspace, Evidence::WorkspaceSize),
                 Some(false) if mirrors => (Category::Gradient, Evidence::MirrorsParameter),

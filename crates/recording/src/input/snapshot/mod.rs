@@ -10,7 +10,8 @@ use super::pickle::findings::{Fields, Findings, expected};
 use super::pickle::value::{Heap, Items, Value};
 use crate::error::{Error, Result};
 use crate::model::{
-    DeviceId, DeviceTrace, HOST_DEVICE, MAX_DEVICE, Rehearsal, Snapshot, SourceNotes, StackId, StrId, TraceEntries,
+    DeviceId, DeviceTrace, Frame, HOST_DEVICE, Holders, MAX_DEVICE, Rehearsal, Snapshot, SourceNotes, StackId, StrId,
+    TraceEntries,
 };
 use crate::sorting::SortRows;
 use std::collections::{BTreeMap, HashSet};
@@ -108,6 +109,7 @@ impl Assembler {
                 "allocator_settings" => self.settings(at, value)?,
                 name @ (OVERFLOWED | MAX_ENTRIES) => self.ring(name, value),
                 Rehearsal::KEY => self.rehearsal(value),
+                Holders::KEY => self.holders(value),
                 _ => self.unknown("snapshot", key),
             }
         }
@@ -141,6 +143,29 @@ impl Assembler {
         match found.filter(|rehearsal| rehearsal.version == Rehearsal::VERSION) {
             Some(rehearsal) => self.snapshot.notes.rehearsal = Some(rehearsal),
             None => self.malformed(Rehearsal::KEY, "a rehearsal with keys that this version knows", value),
+        }
+    }
+
+    /// Reads what holds the memory.
+    fn holders(&mut self, value: Value) {
+        let found = match value {
+            Value::Str(id) => Holders::of_json(self.text(id)),
+            _ => None,
+        };
+        match found {
+            Some(mut holders) => {
+                for holder in holders.holders.iter_mut().filter(|holder| holder.line > 0) {
+                    let Findings { strings, stacks, .. } = &mut self.findings;
+                    holder.frame = Some(stacks.intern_frame(Frame {
+                        filename: strings.intern(&holder.file),
+                        name: strings.intern(&holder.function),
+                        line: holder.line.into(),
+                        fx: None,
+                    }));
+                }
+                self.snapshot.notes.holders = Some(holders);
+            }
+            None => self.malformed(Holders::KEY, "holders with keys that this version knows", value),
         }
     }
 

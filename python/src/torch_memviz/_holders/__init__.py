@@ -1,0 +1,1 @@
+"""Finds which variables, attributes and autograd nodes keep the memory of tensors."""

@@ -1,0 +1,85 @@
+"""What tensors and autograd nodes hold.
+
+Saved tensors with hooks are not unpacked: that would recompute or copy them.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from .edges import attributes
+from .graph import GRADIENT, SAVED, Graph
+
+#: Attributes of a node that return what it has saved.
+_PREFIX = "_saved_"
+
+
+class CodeRanError(Exception):
+    """Reading an attribute would have run Python code."""
+
+
+def _refuse(frame: Any, event: str, _: Any) -> None:
+    if event == "call":
+        raise CodeRanError(frame.f_code.co_name)
+
+
+def can_read() -> bool:
+    """Whether saved tensors can be read without running their hooks, which a profiler of Python prevents."""
+    return sys.getprofile() is None
+
+
+def _read(node: Any, name: str) -> Any:
+    """Return an attribute that C++ implements, or None if it is gone, or if reading it would run Python code.
+
+    Nothing tells whether a saved tensor has hooks. So every Python function that is called here fails before its first
+    statement.
+    """
+    sys.setprofile(_refuse)
+    try:
+        return getattr(node, name)
+    except Exception:  # Freed, changed in place, or with hooks.
+        return None
+    finally:
+        sys.setprofile(None)
+
+
+def tensor(torch: Any, graph: Graph, held: Any, place: int, _: int) -> None:
+    """Add the gradient, the graph and the attributes of a tensor."""
+    base = torch._C.TensorBase
+    if base.is_leaf.__get__(held) or base.retains_grad.__get__(held):
+        graph.add(base.grad.__get__(held), place, ".grad", GRADIENT)
+    graph.add(base.grad_fn.__get__(held), place, ".grad_fn")
+    graph.add(base._backward_hooks.__get__(held), place, "._backward_hooks")
+    attributes(graph, held, place)
+
+
+def node(graph: Graph, held: Any, place: int, _: int) -> None:
+    """Add what a node has saved, and the nodes that follow it."""
+    kind = type(held)
+    for name in _saved_names(kind):
+        _add_saved(graph, _read(held, name), place, f" <{kind.__name__}.{name.removeprefix(_PREFIX)}>")
+    variable = _read(held, "variable") if kind.__name__ == "AccumulateGrad" else None
+    graph.add(variable, place, ".variable")
+    if hasattr(kind, "saved_tensors"):
+        # A `torch.autograd.Function` of the program, or of `torch.compile`.
+        _add_saved(graph, _read(held, "saved_tensors"), place, f" <{kind.__name__}>")
+        attributes(graph, held, place)
+    for following, _number in _read(held, "next_functions") or ():
+        graph.add(following, place, "")
+
+
+def _add_saved(graph: Graph, saved: Any, place: int, label: str) -> None:
+    for one in saved if isinstance(saved, (tuple, list)) else (saved,):
+        graph.add(one, place, label, SAVED)
+
+
+_names: dict[type, tuple[str, ...]] = {}
+
+
+def _saved_names(kind: type) -> tuple[str, ...]:
+    found = _names.get(kind)
+    if found is None:
+        names = {name for base in kind.__mro__ for name in base.__dict__ if name.startswith(_PREFIX)}
+        found = _names[kind] = tuple(sorted(names))
+    return found

@@ -1,0 +1,261 @@
+"""What an object holds, by its type. No code of the program runs: no property, `__getattr__`, `repr`, or comparison."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import types
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import frames
+from .graph import BUFFER, PARAMETER, STATE, VARIABLE, Graph, Key, State
+
+#: Adds what an object holds to the graph: called with the object, its place and how it is held.
+Handler = Callable[[Graph, Any, int, int], None]
+
+# Classes can override these attributes, so they are read from the types that define them.
+_type_dict = type.__dict__["__dict__"].__get__
+_type_mro = type.__dict__["__mro__"].__get__
+
+
+def own_dict(held: Any) -> dict[str, Any] | None:
+    """Return the attributes of an instance."""
+    getter = _dict_getter(type(held))  # type: ignore[arg-type]
+    found = getter(held) if getter is not None else None
+    return found if type(found) is dict else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _dict_getter(kind: type) -> Callable[[Any], Any] | None:
+    for base in _type_mro(kind):
+        found = _type_dict(base).get("__dict__")
+        if found is not None and base is not type:
+            # Anything else is code of the program.
+            return found.__get__ if type(found) in (types.GetSetDescriptorType, types.MemberDescriptorType) else None
+    return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _slots(kind: type) -> tuple[tuple[str, Any], ...]:
+    """Return the `__slots__` of a class and its bases, as names and getters."""
+    bases = [base for base in _type_mro(kind) if _is_python(base)]
+    return tuple(
+        (name, member.__get__)
+        for base in bases
+        for name, member in _type_dict(base).items()
+        if type(member) is types.MemberDescriptorType and not name.startswith("__")
+    )
+
+
+def _is_python(kind: type) -> bool:
+    """Whether a class was defined in Python."""
+    return bool(kind.__flags__ & 1 << 9) and "__module__" in _type_dict(kind)
+
+
+@functools.lru_cache(maxsize=4096)
+def _has_only_attributes(kind: type) -> bool:
+    """Whether attributes and slots are all that instances hold."""
+    return all(_is_python(base) or base is object for base in _type_mro(kind))
+
+
+def _mapping(graph: Graph, held: Any, place: int, kind: int) -> None:
+    kind = STATE if kind == STATE else VARIABLE
+    for name, value in tuple(dict.items(held)):
+        if gc.is_tracked(value):
+            graph.add(value, place, Key(name), kind)
+        graph.add(name, place, " <key>")
+    _rest(graph, held, place)
+
+
+def _sequence(graph: Graph, held: Any, place: int, kind: int) -> None:
+    kind = STATE if kind == STATE else VARIABLE
+    base = next(base for base in (list, tuple, deque) if isinstance_of(held, base))
+    for number, value in enumerate(tuple(base.__iter__(held))):
+        graph.add(value, place, number, kind)
+    _rest(graph, held, place)
+
+
+def _set(graph: Graph, held: Any, place: int, kind: int) -> None:
+    base = set if isinstance_of(held, set) else frozenset
+    for value in tuple(base.__iter__(held)):
+        graph.add(value, place, "[…]", STATE if kind == STATE else VARIABLE)
+    _rest(graph, held, place)
+
+
+def _rest(graph: Graph, held: Any, place: int) -> None:
+    """Add the attributes of an instance of a class that is derived from a container."""
+    if type(held).__dictoffset__:
+        attributes(graph, held, place)
+
+
+def attributes(graph: Graph, held: Any, place: int) -> None:
+    """Add the attributes and slots of an instance."""
+    found = own_dict(held)
+    if found is not None:
+        for name, value in tuple(found.items()):
+            if gc.is_tracked(value):
+                graph.add(value, place, f".{name}")
+    for name, getter in _slots(type(held)):  # type: ignore[arg-type]
+        try:
+            graph.add(getter(held), place, f".{name}")
+        except AttributeError:
+            continue
+
+
+def _instance(graph: Graph, held: Any, place: int, kind: int) -> None:
+    attributes(graph, held, place)
+    if not _has_only_attributes(type(held)):  # type: ignore[arg-type]
+        _referents(graph, held, place, kind)
+
+
+def _referents(graph: Graph, held: Any, place: int, _: int) -> None:
+    own = own_dict(held)
+    for found in gc.get_referents(held):
+        if found is not own and not isinstance_of(found, type):
+            graph.add(found, place, f"<{type(held).__name__}>")
+
+
+def _class(graph: Graph, held: Any, place: int, _: int) -> None:
+    for name, value in tuple(_type_dict(held).items()):
+        if gc.is_tracked(value) and not name.startswith("__"):
+            graph.add(value, place, f".{name}")
+
+
+def _function(graph: Graph, held: Any, place: int, _: int) -> None:
+    cells = held.__closure__ or ()
+    for name, cell in zip(held.__code__.co_freevars, cells, strict=False):
+        graph.add(_content(cell), place, f".<closure>.{name}")
+    for number, value in enumerate(held.__defaults__ or ()):
+        graph.add(value, place, f".<default {number}>")
+    for name, value in tuple((held.__kwdefaults__ or {}).items()):
+        graph.add(value, place, f".<default {name}>")
+    for name, value in tuple(held.__dict__.items()):
+        graph.add(value, place, f".{name}")
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def _method(graph: Graph, held: Any, place: int, _: int) -> None:
+    graph.add(held.__self__, place, ".__self__")
+    graph.add(getattr(held, "__func__", None), place, "")
+
+
+def _exception(graph: Graph, held: Any, place: int, _: int) -> None:
+    for name in ("__traceback__", "__cause__", "__context__", "args"):
+        graph.add(BaseException.__dict__[name].__get__(held), place, f".{name}")
+    attributes(graph, held, place)
+
+
+def _traceback(graph: Graph, held: Any, place: int, _: int) -> None:
+    while held is not None:
+        _frame(graph, held.tb_frame, place, VARIABLE)
+        held = held.tb_next
+
+
+def _frame(graph: Graph, held: Any, place: int, _: int) -> None:
+    if frames.is_own(held):
+        return
+    for name, value in frames.local_variables(held):
+        graph.add(value, place, f"({held.f_code.co_name}).{name}")
+
+
+def _generator(graph: Graph, held: Any, place: int, kind: int) -> None:
+    for name in ("gi_frame", "cr_frame", "ag_frame"):
+        frame = getattr(held, name, None)
+        if frame is not None:
+            _frame(graph, frame, place, kind)
+
+
+def _nothing(graph: Graph, held: Any, place: int, kind: int) -> None:
+    """Add nothing."""
+
+
+_HANDLERS: dict[type, Handler] = {
+    **dict.fromkeys((dict,), _mapping),
+    **dict.fromkeys((list, tuple, deque), _sequence),
+    **dict.fromkeys((set, frozenset), _set),
+    **dict.fromkeys((types.MethodType, types.MethodWrapperType), _method),
+    **dict.fromkeys((types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType), _generator),
+    types.FunctionType: _function,
+    BaseException: _exception,
+    types.TracebackType: _traceback,
+    types.FrameType: _frame,
+    type: _class,
+}
+
+
+def isinstance_of(held: Any, base: type) -> bool:
+    """Return whether an object is an instance, by its real type rather than by its `__class__`."""
+    return base in _type_mro(type(held))
+
+
+class Handlers:
+    """The handler of each type, found once."""
+
+    def __init__(self, torch: Any) -> None:
+        from .autograd import can_read, node, tensor
+
+        self._by_base: dict[type, Handler] = {
+            **_HANDLERS,
+            torch.Tensor: functools.partial(tensor, torch),
+            torch.nn.Module: _module,
+            torch.optim.Optimizer: functools.partial(_optimizer, torch),
+        }
+        self._node: Handler = node if can_read() else _nothing
+        self._found: dict[type, Handler] = {}
+
+    def of(self, kind: type) -> Handler:
+        """Return the handler of a type."""
+        found = self._found.get(kind)
+        if found is None:
+            bases: Iterator[type] = (base for base in _type_mro(kind) if base in self._by_base)
+            base = next(bases, None)
+            if base is not None:
+                found = self._by_base[base]
+            elif any("next_functions" in _type_dict(base) for base in _type_mro(kind)):
+                found = self._node
+            else:
+                found = _instance if own_dict_of(kind) else _referents
+            self._found[kind] = found
+        return found
+
+
+def own_dict_of(kind: type) -> bool:
+    """Whether instances have attributes or slots."""
+    return _is_python(kind) or _dict_getter(kind) is not None
+
+
+def _module(graph: Graph, held: Any, place: int, _: int) -> None:
+    own = own_dict(held) or {}
+    groups = {"_parameters": PARAMETER, "_buffers": BUFFER, "_modules": VARIABLE}
+    for group, kind in groups.items():
+        members = own.get(group)
+        if isinstance_of(members, dict):
+            for name, value in tuple(dict.items(members)):  # type: ignore[arg-type]
+                graph.add(value, place, f".{name}", kind)
+    for name, value in tuple(own.items()):
+        if name not in groups:
+            graph.add(value, place, f".{name}")
+
+
+def _optimizer(torch: Any, graph: Graph, held: Any, place: int, _: int) -> None:
+    own = own_dict(held) or {}
+    for name, value in tuple(own.items()):
+        if name != "state" or not isinstance_of(value, dict):
+            graph.add(value, place, f".{name}")
+            continue
+        for parameter, states in tuple(dict.items(value)):
+            graph.add(parameter, place, ".state <key>")
+            of = graph.place_of.get(id(parameter), -1)
+            if not isinstance_of(states, dict):
+                graph.add(states, place, State(of, None), STATE)
+                continue
+            for text, state in tuple(dict.items(states)):
+                graph.add(state, place, State(of, text), STATE)

@@ -1,0 +1,165 @@
+"""The objects that a walk has reached, each with the edge by which it was reached first."""
+
+from __future__ import annotations
+
+import gc
+import types
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+#: How a tensor is held, the most telling first.
+KINDS = ("parameter", "buffer", "gradient", "optimizer_state", "saved", "variable", "unreachable")
+PARAMETER, BUFFER, GRADIENT, STATE, SAVED, VARIABLE, UNREACHABLE = range(len(KINDS))
+
+#: Types whose instances hold no tensors, or are walked from elsewhere.
+_EMPTY = frozenset(
+    (
+        *(types.BuiltinFunctionType, types.CodeType, types.GetSetDescriptorType, types.MemberDescriptorType),
+        *(types.MethodDescriptorType, types.ModuleType, types.WrapperDescriptorType, weakref.ref),
+        *(classmethod, property, staticmethod),
+    )
+)
+
+#: Edges kept for a tensor, and for another object, that several objects hold.
+MOST_EDGES = 6
+MOST_AGAIN = 3
+#: Longest way from a root.
+_LONGEST = 10_000
+#: `Py_TPFLAGS_HEAPTYPE`: classes that Python code has defined, besides some others.
+_PYTHON = 1 << 9
+
+
+@dataclass(frozen=True)
+class Root:
+    """Where a walk starts."""
+
+    #: `local`, `global`, `exception`, or `unreachable`.
+    kind: str
+    #: The variable or exception.
+    name: str
+    #: The function of a local variable, the module of a global one.
+    scope: str = ""
+    file: str = ""
+    #: The line that runs now in a function, or 0.
+    line: int = 0
+    #: First line of the function, or 0.
+    first_line: int = 0
+    #: Whether the variable belongs to a library rather than to the program.
+    is_library: bool = False
+
+
+class Key(NamedTuple):
+    """The key of a dictionary."""
+
+    value: Any
+
+
+class State(NamedTuple):
+    """The state of an optimizer for a parameter."""
+
+    #: Place of the parameter.
+    parameter: int
+    key: Any
+
+
+#: What is appended to the path: text such as `.name`, a place in a list, or a key.
+Label = str | int | Key | State
+
+
+class Edge(NamedTuple):
+    """How one object holds another."""
+
+    #: Place of the holding object; -1 for a root.
+    parent: int
+    label: Label
+    kind: int = VARIABLE
+    root: Root | None = None
+
+
+class Graph:
+    """All objects reached so far. It keeps them alive, so that no `id` is reused while walking."""
+
+    def __init__(self, tensor: type) -> None:
+        #: The class of tensors.
+        self.tensor = tensor
+        self.objects: list[Any] = []
+        self.edges: list[Edge] = []
+        self.place_of: dict[int, int] = {}
+        #: All edges to each tensor, by its place.
+        self.tensors: dict[int, list[Edge]] = {}
+        #: Further edges to a tensor that were not kept.
+        self.more: dict[int, int] = {}
+        #: Further edges to an instance of a class, by its place: whoever releases it has to release all of them.
+        self.again: dict[int, list[Edge]] = {}
+        self.hide(self.again, self.objects, self.edges, self.place_of, self.tensors, self.more, self.__dict__, self)
+
+    def hide(self, *objects: object) -> None:
+        """Do not walk to these objects."""
+        for one in objects:
+            self.place_of[id(one)] = -1
+
+    def add(self, held: Any, parent: int, label: Label, kind: int = VARIABLE, root: Root | None = None) -> None:
+        """Note that an object holds another one, and queue that unless it was reached before."""
+        # Numbers, text, and what consists of them, hold nothing.
+        if not gc.is_tracked(held):
+            return
+        place = self.place_of.get(id(held))
+        if place is None:
+            kind_of = type(held)
+            if kind_of in _EMPTY or (kind_of is types.FunctionType and _holds_nothing(held)):
+                return
+            edge = Edge(parent, label, kind, root)
+            self.place_of[id(held)] = len(self.objects)
+            if issubclass(kind_of, self.tensor):
+                self.tensors[len(self.objects)] = [edge]
+            self.objects.append(held)
+            self.edges.append(edge)
+            return
+        edges = self.tensors.get(place)
+        if edges is None:
+            if type(held).__flags__ & _PYTHON and not issubclass(type(held), type):
+                again = self.again.setdefault(place, [])
+                if len(again) < MOST_AGAIN:
+                    again.append(Edge(parent, label, kind, root))
+            return
+        if len(edges) < MOST_EDGES or kind < VARIABLE:
+            edges.append(Edge(parent, label, kind, root))
+        else:
+            self.more[place] = self.more.get(place, 0) + 1
+
+    def chains(self, edge: Edge) -> Iterator[list[Edge]]:
+        """Yield ways from a root to what an edge holds, the root first.
+
+        A gradient is named by its parameter's place in the model, although an optimizer may be nearer.
+        """
+        last = [edge]
+        if edge.kind == GRADIENT and edge.parent in self.tensors:
+            last.append(min(self.tensors[edge.parent], key=lambda one: one.kind))
+        found = self._from_root(last)
+        yield found
+        for number, one in enumerate(found[1:], 1):
+            for other in self.again.get(one.parent, ()):
+                yield self._from_root([*found[: number - 1 : -1], other])
+
+    def _from_root(self, last: list[Edge]) -> list[Edge]:
+        """Return the edges that precede some, which are in reverse order, with these."""
+        while last[-1].parent >= 0 and len(last) <= _LONGEST:
+            last.append(self.edges[last[-1].parent])
+        return last[::-1]
+
+    def clear(self) -> None:
+        """Drop all references, also those of a graph that has reached itself."""
+        for kept in (self.again, self.objects, self.edges, self.place_of, self.tensors, self.more):
+            kept.clear()
+
+
+def _holds_nothing(function: types.FunctionType) -> bool:
+    """Whether a function has no closure, default values or attributes, as most have not."""
+    return (
+        function.__closure__ is None
+        and function.__defaults__ is None
+        and function.__kwdefaults__ is None
+        and not function.__dict__
+    )

@@ -1,0 +1,75 @@
+"""Tests what holds memory: the walk over the references of a program, and what memviz makes of it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch_memviz
+
+from .conftest import PROGRAMS, TorchEnvironment
+
+
+def found_by_program(torch: TorchEnvironment, folder: Path) -> dict[str, Any]:
+    done = torch.run(PROGRAMS / "holders.py", cwd=folder)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_every_kind_of_holder_is_named(any_torch: TorchEnvironment, tmp_path: Path) -> None:
+    found = found_by_program(any_torch, tmp_path)
+    by_path = {path: (mib, kind) for mib, _, path, kind, _, _ in found["holders"]}
+    assert by_path["main.net.fc.weight"] == (1, "parameter")
+    assert by_path["main.net.table"] == (1, "buffer")
+    assert by_path["main.net.fc.weight.grad"] == (1, "gradient")
+    assert by_path["main.optimizer.state[fc.weight]['exp_avg']"] == (1, "optimizer_state")
+    assert by_path["main.net.last"] == (1, "variable")
+    assert by_path["main.history[0].grad_fn"][1] == "saved"
+    assert by_path["main.enclosed"] == (13, "variable")
+    assert by_path["main.cache['key']"] == (14, "variable")
+    assert by_path["main.slotted.kept"] == (15, "variable")
+    assert by_path["main.noisy"] == (16, "variable")
+    assert by_path["main.caught.__traceback__(failing).lost"] == (11, "variable")
+    assert by_path["main.running(generator).inside"] == (12, "variable")
+    assert by_path["Cycle.kept"] == (18, "variable")
+    [view] = [one for one in found["holders"] if one[2] == "main.view"]
+    assert view[:2] == [17, 4]
+    assert 19 not in {mib for mib, _ in by_path.values()}
+
+
+def test_a_walk_has_no_effect(any_torch: TorchEnvironment, tmp_path: Path) -> None:
+    found = found_by_program(any_torch, tmp_path)
+    assert found["ran"] == []
+    assert found["unchanged"]
+    assert found["same"]
+    assert found["freed"] == 15 + 16 + 17 + 11
+
+
+def test_a_failed_request_is_recorded_with_its_holders(any_torch: TorchEnvironment, tmp_path: Path) -> None:
+    any_torch.run(PROGRAMS / "out_of_memory.py", cwd=tmp_path, mib=2048)
+    path = tmp_path / "run_oom_attempt1.pickle"
+    holders = json.loads(pickle.loads(path.read_bytes())["holders"])
+    assert [walk["at"] for walk in holders["walks"]] == ["oom"]
+    rows = torch_memviz.peak(path, by="holder", at="oom").devices[0].attribution.rows
+    assert sum(row.bytes for row in rows if not row.label.startswith("(")) > 0
+    assert not any(row.label == "(freed before the references were walked)" for row in rows)
+
+
+def test_holders_can_be_left_out(torch: TorchEnvironment, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import torch, torch_memviz\n"
+        "with torch_memviz.record('run.pickle', holders=False):\n"
+        "    kept = torch.zeros(1 << 20, device='cuda')\n"
+    )
+    torch.run(program, cwd=tmp_path)
+    assert "holders" not in pickle.loads((tmp_path / "run.pickle").read_bytes())
+
+
+def test_pytorch_still_reads_the_recording(any_torch: TorchEnvironment, tmp_path: Path) -> None:
+    any_torch.run(PROGRAMS / "out_of_memory.py", "caught", cwd=tmp_path)
+    done = any_torch.run("-m", "torch.cuda._memory_viz", "segments", "run.pickle", cwd=tmp_path, code=None, gpu=False)
+    assert "holders" not in done.stderr
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,148 @@
+//! What holds each allocation of a device, if the recording says so: see [`crate::model::holders`].
+//!
+//! A walk takes place at one instant. A block that is live then and at another instant is the same block, so what held it
+//! speaks for all of its lifetime; where several walks saw a block, the one that saw most memory does.
+
+use crate::model::holders::{HeldBy, HeldStorage, HolderWalk, Holders};
+use crate::model::{Action, DeviceId};
+use crate::replay::{History, Instant, Track};
+
+/// What is known about the holder of an allocation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum HeldAs<'a> {
+    /// It is live at no walk.
+    #[default]
+    NotWalked,
+    /// A walk found no tensor in it: an operator, a library or C++ holds it.
+    Unheld,
+    Held(&'a HeldStorage),
+}
+
+/// The holders of all allocations of a device.
+#[derive(Clone, Debug)]
+pub(crate) struct Held<'a> {
+    all: &'a [HeldBy],
+    of_allocation: Vec<HeldAs<'a>>,
+    /// The instant of each walk, in the order of the recording.
+    pub(crate) instants: Vec<(Instant, &'a HolderWalk)>,
+}
+
+impl<'a> Held<'a> {
+    /// The holders of a device; `None` if the recording has none.
+    pub(crate) fn of(track: Track<'a>) -> Option<Self> {
+        let recorded = track.snapshot.notes.holders.as_ref()?;
+        let device = track.device();
+        let mut of_allocation = vec![HeldAs::NotWalked; track.history.allocations.len()];
+        let instants: Vec<_> =
+            recorded.walks.iter().filter_map(|walk| Some((instant(track, recorded, walk)?, walk))).collect();
+        let total = |walk: &HolderWalk| storages(walk, device).map(|storage| storage.bytes).sum::<u64>();
+        let mut by_total = instants.clone();
+        by_total.sort_by_key(|(_, walk)| total(walk));
+        for (instant, walk) in by_total {
+            note(track.history, instant, walk, device, &recorded.holders, &mut of_allocation);
+        }
+        Some(Self { all: &recorded.holders, of_allocation, instants })
+    }
+
+    /// What holds the allocation with this index.
+    pub(crate) fn get(&self, allocation: usize) -> HeldAs<'a> {
+        self.of_allocation.get(allocation).copied().unwrap_or_default()
+    }
+
+    /// All holders of a storage that are listed, the most telling first.
+    pub(crate) fn holders(&self, storage: &'a HeldStorage) -> impl Iterator<Item = &'a HeldBy> {
+        storage.holders.iter().filter_map(|&index| self.all.get(index as usize))
+    }
+
+    /// The most telling holder of an allocation.
+    pub(crate) fn first(&self, allocation: usize) -> Option<&'a HeldBy> {
+        let HeldAs::Held(storage) = self.get(allocation) else { return None };
+        self.holders(storage).next()
+    }
+}
+
+fn storages(walk: &HolderWalk, device: DeviceId) -> impl Iterator<Item = &HeldStorage> {
+    walk.storages.iter().filter(move |storage| storage.device == device)
+}
+
+/// The instant of a walk, as far as requests tell: frees that follow the last request may have happened as well. `None` if the
+/// file does not contain it.
+fn instant(track: Track<'_>, recorded: &Holders, walk: &HolderWalk) -> Option<Instant> {
+    let device = usize::try_from(track.device()).ok()?;
+    // Counted from the end, since the first entries may be lost.
+    let later = recorded.requests.get(device)?.checked_sub(*walk.requests.get(device)?)?;
+    let requests = (1..).zip(track.actions()).filter(|(_, action)| **action == Action::Alloc);
+    let mut instants: Vec<Instant> = vec![0];
+    instants.extend(requests.map(|(instant, _): (Instant, _)| instant));
+    instants.len().checked_sub(1 + usize::try_from(later).ok()?).map(|index| instants[index])
+}
+
+/// Notes what a walk found for each allocation that is live at its instant.
+fn note<'a>(
+    history: &History,
+    instant: Instant,
+    walk: &'a HolderWalk,
+    device: DeviceId,
+    all: &[HeldBy],
+    of_allocation: &mut [HeldAs<'a>],
+) {
+    let live = history.allocations.iter().enumerate().filter(|(_, one)| one.born <= instant && instant < one.freed);
+    let mut live: Vec<(u64, usize)> = live.map(|(index, one)| (one.addr, index)).collect();
+    live.sort_unstable();
+    let is_whole = walk.limit.is_empty() && walk.left_out == 0 && walk.unread == 0;
+    for &(_, index) in live.iter().filter(|_| is_whole) {
+        if matches!(of_allocation[index], HeldAs::NotWalked) {
+            of_allocation[index] = HeldAs::Unheld;
+        }
+    }
+    for storage in storages(walk, device) {
+        let after = live.partition_point(|&(address, _)| address <= storage.address);
+        let Some(&(address, index)) = after.checked_sub(1).and_then(|before| live.get(before)) else { continue };
+        if storage.address - address < history.allocations[index].size.max(1) {
+            let is_reached = |storage: &HeldStorage| {
+                storage.holders.iter().any(|&holder| all[holder as usize].root != "unreachable")
+            };
+            // A list that a comprehension builds is no variable yet.
+            let is_worse =
+                matches!(of_allocation[index], HeldAs::Held(known) if is_reached(known) && !is_reached(storage));
+            if !is_worse {
+                of_allocation[index] = HeldAs::Held(storage);
+            }
+        }
+    }
+}
+
+/// A path without the places in lists and among modules, which the members of a group share: `net.blocks.*.last`,
+/// `history[*].grad_fn`.
+pub(crate) fn group(path: &str) -> String {
+    let mut group = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some(start) = rest.find(['.', '[']) {
+        let (before, from) = rest.split_at(start + 1);
+        group.push_str(before);
+        let digits = from.bytes().take_while(u8::is_ascii_digit).count();
+        let ends = from.as_bytes().get(digits).is_none_or(|&next| matches!(next, b'.' | b']' | b'['));
+        rest = if digits > 0 && ends {
+            group.push('*');
+            &from[digits..]
+        } else {
+            from
+        };
+    }
+    group + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_have_no_places() {
+        assert_eq!(group("train.net.blocks.0.last"), "train.net.blocks.*.last");
+        assert_eq!(group("train.history[12].grad_fn"), "train.history[*].grad_fn");
+        assert_eq!(group("rows[0]['old']"), "rows[*]['old']");
+        assert_eq!(group("cache[1][2]"), "cache[*][*]");
+        assert_eq!(group("net.3"), "net.*");
+        assert_eq!(group("x2.last_3d.2nd"), "x2.last_3d.2nd");
+    }
+}
