@@ -73,7 +73,7 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
             && (mistake != Mistake::Collection || is_collection(device, blocks))
     };
     let groups = groups.into_iter().filter(|((mistake, _), blocks)| is_notable(*mistake, blocks));
-    let found = groups.filter_map(|((mistake, path), blocks)| finding(device, held, calls, mistake, &path, &blocks));
+    let found = groups.map(|((mistake, path), blocks)| finding(device, held, calls, mistake, &path, &blocks));
     found.chain(second_optimizer(&blocks)).collect()
 }
 
@@ -162,7 +162,7 @@ fn finding(
     mistake: Mistake,
     path: &str,
     blocks: &[&Block<'_>],
-) -> Option<Finding> {
+) -> Finding {
     let holders = || blocks.iter().flat_map(|block| &block.holders);
     let is_it = |holder: &&&HeldBy| match mistake {
         Mistake::Exception => is_of_exception(holder),
@@ -227,7 +227,7 @@ fn finding(
     let unknown = "it is not known when the program has finished with it";
     fixes.push(Fix::up_to(change, code, least, most, unknown));
     let kind = if mistake == Mistake::Collection { RuleKind::AccumulatingMetrics } else { RuleKind::Held };
-    Some(Finding { kind, line, evidence, cost: None, fixes })
+    Finding { kind, line, evidence, cost: None, fixes }
 }
 
 /// When a block could end: at the latest if this is a bound, otherwise at the earliest.
@@ -260,7 +260,9 @@ fn is_collection(device: &Device<'_>, blocks: &[&Block<'_>]) -> bool {
     let Some(first) = blocks.first().filter(|_| blocks.len() >= LEAST_ELEMENTS) else { return false };
     let size = first.made.requested.max(1);
     let is_joined = |made: &Allocation| {
-        made.born > first.made.born && made.requested % size == 0 && made.requested / size >= blocks.len() as u64
+        made.born > first.made.born
+            && made.requested.is_multiple_of(size)
+            && made.requested / size >= blocks.len() as u64
     };
     let is_plain = |stack: StackId| device.roles().role(stack) == Role::Plain;
     !device.allocations_by(is_plain).any(|(_, made, _)| is_joined(made))
@@ -357,7 +359,7 @@ pub(super) fn confirm(device: &Device<'_>, finding: &mut Finding) -> bool {
         finding.cost = None;
         finding.evidence =
             format!("each element of {} is a small view of a tensor that it keeps alive", holder.variable);
-        fix.change = "clone the slice that is stored".to_owned();
+        "clone the slice that is stored".clone_into(&mut fix.change);
         fix.code = vec!["kept.append(x[:, 0].clone())  # a slice keeps all of x".to_owned()];
         finding.fixes.truncate(1);
     }

@@ -22,6 +22,7 @@ use values::{Largest, Vary};
 /// PyTorch's CUDA build runs on a stand-in for CUDA: PyTorch's own allocator handles every request, and runs out of memory as it
 /// would on the GPU; kernels do nothing, and every value read from the device is 0. Works on Linux only; the Python environment of the command needs torch-memviz and a CUDA build
 /// of PyTorch.
+#[allow(clippy::struct_excessive_bools, reason = "flags of the command line")]
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz rehearse --gpu a100-40gb -- python train.py", "on an A100"),
