@@ -46,7 +46,7 @@ impl Overview {
         let (advice, overview) = parallel::join(advice, || Self::without_advice(recording, options, &of_triage));
         let (advice, overview) = (advice?, overview?);
         let of_device = |ooms: DeviceOoms| match advice.get(&ooms.device) {
-            Some(advice) => ooms.with_cures(advice.clone()),
+            Some(changes) => ooms.with_changes(changes.clone()),
             None => ooms,
         };
         let devices = overview.oom.devices.into_iter().map(of_device).collect();

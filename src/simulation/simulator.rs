@@ -206,7 +206,7 @@ impl Simulator {
     }
 
     /// Where the driver may place segments with some settings, the most likely first; never empty.
-    pub(super) fn placements(&self, settings: &AllocatorSettings) -> &[Placement] {
+    pub fn placements(&self, settings: &AllocatorSettings) -> &[Placement] {
         relevant(&self.placements, settings)
     }
 

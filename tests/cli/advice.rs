@@ -108,11 +108,9 @@ fn cures_are_there_where_nothing_can_be_planned() {
         advice.as_array().unwrap().iter().map(|advice| advice["change"].as_str().unwrap()).collect();
     assert!(changes.len() > 1);
     let fit = memviz(&["fit", &path]).stdout;
-    assert!(fit.contains("no plan: "), "{fit}");
     for change in changes {
         assert!(fit.contains(change), "{change}: {fit}");
     }
-    assert!(fit.contains("1 and 2 together save "), "{fit}");
 }
 
 /// What is said of remedies without effect.

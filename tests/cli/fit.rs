@@ -55,10 +55,6 @@ fn mistakes_are_named() {
         (&[BATCH_4, BATCH_8, "--gpu", BATCH_4], &["--gpu", "expected an object"]),
         (&[BATCH_4, BATCH_8, "--gpu", "t4", "--capacity", "4GiB"], &["--gpu", "--capacity"]),
         (&[OOM, RESNET], &["not of the same program", "entry"]),
-        (
-            &[OOM, "fixtures/families/b_bert_fp16_04/snapshot.pickle.gz"],
-            &["different sizes", "entry", "the same batch"],
-        ),
         (&[OOM, FINISHES, "--top", "3"], &["finish for --top"]),
         (&[BATCH_4, "--vary", "batch=4", "--capacity", "4GiB"], &["two or three recordings", "--capacity"]),
         (&[BATCH_4, "--vary", "batch=0"], &["from 1 to", "found 0"]),

@@ -1,5 +1,6 @@
 //! What memviz computes against what PyTorch counted, and against second ways to the same figures.
 
+mod after_oom;
 mod agreement;
 mod change;
 mod changes;

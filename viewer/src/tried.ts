@@ -47,7 +47,8 @@ export async function simulated(lane: Lane): Promise<HTMLElement[]> {
         ],
     );
     return [
-        ...(answer.allocated && answer.reserved ? [peaks(answer)] : []),
+        // A run that ends early has no peak to compare.
+        ...(answer.allocated && answer.reserved && answer.fails === null ? [peaks(answer)] : []),
         ...outcome(lane, answer),
         trust(answer),
         ...answer.warnings.map(note),
@@ -79,7 +80,7 @@ function outcome(lane: Lane, { allocated, capacity_bytes: usable, fails, retries
         lane.at = fails;
     });
     link.className = 'link';
-    return [element('p', { class: 'alarm' }, `Out of memory ${device}, at `, link, '. The peaks are those before it.')];
+    return [element('p', { class: 'alarm' }, `Out of memory ${device}, at `, link, '.')];
 }
 
 /** For two recordings that differ in one number: the needs at other numbers. */

@@ -301,6 +301,7 @@ class FitOptions(TypedDict, total=False):
     context: Value | None
     alloc_conf: Value | None
     top: int | None
+    all: bool
     checkpoint: Value | Sequence[str | int] | None
     optimizer: Value | None
     shard_optimizer: int | None

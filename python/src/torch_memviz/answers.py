@@ -420,6 +420,9 @@ Cause = Literal[
     "capacity",
     # One of these would have been, but no single block was, and no segment could be released to make room.
     "fragmentation",
+    # There would have been enough, but not in the private pool of the request: while that pool is in use, the
+    # allocator releases no memory of other pools.
+    "private_pool",
     # Memory that accumulates from step to step fills the device: with that fixed, the request would have been
     # served.
     "leak",
@@ -643,6 +646,11 @@ class CheckpointDevice:
     activation_bytes: int | None
     """Bytes at the peak that forward allocated and backward will free; null if the recording ends before backward
     does. Without a backward pass, bytes that outlive their forward pass.
+    """
+
+    at_failure: OomFit | None
+    """What checkpointing does for a failed request that interrupts the step at the peak, with bounds for the whole
+    step; null if none does, or if that is unknown.
     """
 
     baseline_bytes: int
@@ -1237,6 +1245,11 @@ class FailedRequest2:
     time_us: int | None
     """Time of that entry since the epoch; null if the file has no times."""
 
+    fit: OomFit | None = None
+    """For the first failed request, whether the program fits, and with what. Left out for others, and if that
+    takes long.
+    """
+
     signature: FailureSignature | None = None
     """The signature, which the same failure shares with other runs. Left out unless rows are sites, of all stacks."""
 
@@ -1459,6 +1472,9 @@ class FitDevice:
     device: int
     """Device."""
 
+    need: FitNeed | None
+    """What the program needs if a request failed; otherwise null."""
+
     notes: tuple[str, ...]
     """Notes, in words."""
 
@@ -1513,6 +1529,22 @@ class FitMatching:
 
     only_second_requests: int
     """Requests only in the second."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitNeed:
+    """What a program that ran out of memory needs."""
+
+    because: str
+    """The reasons for both bounds, in words."""
+
+    need_bytes: tuple[int, int | None]
+    """Bounds of the bytes that it needs for the allocator: lower and upper; the latter is null if nothing bounds
+    it from above.
+    """
+
+    verdict: str
+    """Whether it fits the device: `fits`, `fits_if`, `cannot_fit` or `unknown`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2810,6 +2842,93 @@ class OomDevice:
 
     peak: PeakDevice | None = None
     """The peak, if no device of the recording has a failed request."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OomFit:
+    """Whether a program that ran out of memory fits, and with what."""
+
+    because: str
+    """The reasons for both bounds, in words."""
+
+    capacity_bytes: int
+    """Bytes that the allocator could use when the request failed."""
+
+    fixes: tuple[OomFix, ...]
+    """What helps on its own, what lets the request succeed first."""
+
+    need_bytes: tuple[int, int | None]
+    """Bounds of the bytes that the unchanged program needs: lower and upper; the latter is null if nothing bounds
+    it from above.
+    """
+
+    together: OomFixes | None
+    """The fewest of these changes with which the whole step fits, if it does with none alone; otherwise those that
+    let the request succeed together, if none does alone.
+    """
+
+    verdict: str
+    """`fits_with` if the whole step fits with one of the changes, otherwise that of the unchanged program: `fits`,
+    `fits_if`, `cannot_fit` or `unknown`.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class OomFix:
+    """A change, and what it does for a failed request."""
+
+    advice: int | None
+    """Its place in `advice`, if it is one of these."""
+
+    change: str
+    """The change, in words."""
+
+    code: str
+    """The lines to write."""
+
+    fits: bool | None
+    """Whether the whole step fits; null if unknown."""
+
+    need_bytes: tuple[int, int | None]
+    """Bounds of what the whole step needs."""
+
+    reserved_bytes: int | None
+    """Bytes reserved once it has succeeded; null if it fails, or if unknown."""
+
+    saves_bytes: int
+    """Bytes that they save when the request fails."""
+
+    serves_request: bool | None
+    """Whether the request succeeds; null if unknown."""
+
+    uncertain: bool
+    """Whether the simulation may be far off."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OomFixes:
+    """Several of the changes together."""
+
+    fits: bool | None
+    """Whether the whole step fits; null if unknown."""
+
+    need_bytes: tuple[int, int | None]
+    """Bounds of what the whole step needs."""
+
+    places: tuple[int, ...]
+    """Their places in `fixes`."""
+
+    reserved_bytes: int | None
+    """Bytes reserved once it has succeeded; null if it fails, or if unknown."""
+
+    saves_bytes: int
+    """Bytes that they save when the request fails."""
+
+    serves_request: bool | None
+    """Whether the request succeeds; null if unknown."""
+
+    uncertain: bool
+    """Whether the simulation may be far off."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -4125,6 +4244,11 @@ class TriageDevice:
 
     findings: tuple[FindingRow, ...]
     """What deserves a closer look."""
+
+    fit: OomFit | None
+    """Whether a program that ran out of memory fits, and with what; null if no request failed, or if that takes
+    long.
+    """
 
     notes: tuple[str, ...]
     """What is missing, in words."""

@@ -31,6 +31,7 @@ mod master_copies;
 mod model_calls;
 mod model_functions;
 mod release_cache;
+mod rescue;
 mod retained;
 mod rules;
 mod several_graphs;
@@ -45,6 +46,7 @@ mod whole_copies;
 mod without_backward;
 mod zero_grad_late;
 
+pub use rescue::{Effect, Measure, Rescue, Way};
 pub use rules::RuleKind;
 pub use trial::{Lowered, Saving};
 pub use what_if::{Attempt, FixSearch, OverTime, WhatIf};
@@ -155,6 +157,23 @@ const MOST_FOUND: usize = 48;
 /// Changes to the program of a device: the largest saving for its cost first.
 pub fn advice(device: &Device<'_>, simulate: Simulate) -> Vec<Advice> {
     advice_of(device, simulate, |_| true)
+}
+
+/// What to change in the program of a device, and what that does for a failed request.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// Known mistakes with their fixes, the largest saving for its cost first.
+    pub advice: Vec<Advice>,
+    /// What helps if a request failed; `None` if none did, or if that is unknown.
+    pub rescue: Option<Rescue>,
+}
+
+/// What to change in the program of a device. After a failed request, fixes that only raise a peak are left out.
+pub fn changes(device: &Device<'_>, simulate: Simulate) -> Changes {
+    match Rescue::of(device, simulate) {
+        Some((advice, rescue)) => Changes { advice, rescue: Some(rescue) },
+        None => Changes { advice: advice(device, simulate), rescue: None },
+    }
 }
 
 /// The entries of that list about some of the mistakes; only these are simulated.

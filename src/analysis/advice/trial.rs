@@ -5,7 +5,7 @@ use crate::facts::device::Device;
 use crate::model::bytes::Bytes;
 use crate::model::{AllocatorSettings, FrameId};
 use crate::replay::Metric;
-use crate::simulation::changes::{Edited, Editor, Lifetimes};
+use crate::simulation::changes::{Chosen, Edited, Editor, Lifetimes};
 use crate::simulation::{Outcome, Program, Simulator, Trust, program, simulate};
 
 /// A saving below this fraction (1/N) of the peak, or of fewer bytes, is not reported.
@@ -312,6 +312,16 @@ impl<'d, 'a> Trial<'d, 'a> {
         let edited = self.editor.apply_with_lives(&simulator.program, &edit.changes, &edit.lives);
         let settings = edit.settings.as_ref().unwrap_or(&simulator.settings).clone();
         Ok((simulator, edited.map_err(|refusal| refusal.because)?, settings))
+    }
+
+    /// The simulator of the program; `None` if it cannot be simulated.
+    pub fn simulator(&self) -> Option<&Simulator> {
+        self.simulator.as_ref().ok().map(|(simulator, _)| simulator)
+    }
+
+    /// The program with checkpointed calls; `None` if they keep nothing.
+    pub fn checkpointed(&self, chosen: &Chosen) -> Option<Program> {
+        Some(self.editor.checkpoint_calls(&self.simulator()?.program, chosen)?.program)
     }
 
     /// Bytes that the allocator can use on a device of this size, or of the recorded one: see [`Simulator::on_device`].

@@ -18,6 +18,7 @@ pub use optimizer::OptimizerPeak;
 pub use overlay::CurveOptions;
 pub use remaining_peak::RemainingPeak;
 
+use crate::analysis::advice::Rescue;
 use crate::analysis::diff::DeviceOverlay;
 use crate::error::Result;
 use crate::facts::device::{Device, Devices, ask_each};
@@ -97,6 +98,8 @@ pub struct DeviceCheckpoint {
     /// Functions that were not tried, because there are too many; they hold less at the peak than the tried ones.
     pub untried: usize,
     pub none: Option<NoCandidates>,
+    /// What checkpointing does for the failed request that interrupts the step at the peak, if one does and that is known.
+    pub at_failure: Option<Rescue>,
     /// Memory as recorded and with the best candidate checkpointed, if there is one and curves were requested.
     pub curves: Option<DeviceOverlay>,
     /// The cheapest calls with which allocated memory meets the requested limit.
@@ -167,6 +170,8 @@ impl DeviceCheckpoint {
             _ => NoCandidates::NothingSaves,
         };
         let none = none.or((candidates.is_empty() && left_out == 0).then(nothing));
+        let is_interrupted = none == Some(NoCandidates::Unfinished) && !options.in_brief;
+        let at_failure = if is_interrupted { Rescue::of_checkpointing(device) } else { None };
         let in_optimizer = none == Some(NoCandidates::PeakInOptimizer);
         let best = candidates.first().zip(options.curves).zip(bench.as_ref());
         let curves = best.and_then(|((best, options), bench)| bench.curves(best, options));
@@ -193,6 +198,7 @@ impl DeviceCheckpoint {
             left_out,
             untried,
             none,
+            at_failure,
             curves,
             fit: options.fit.map(|bytes| checkpointed_below(device, bytes)),
             baseline: history.start,

@@ -8,8 +8,9 @@ use crate::error::{Error, Result};
 use crate::facts::device::{Device, Devices, ask_each};
 use crate::model::bytes::Bytes;
 use crate::model::{Action, HOST_DEVICE};
-use crate::simulation::plans::{DevicePlans, Failed, PlanOptions, PlanReport};
-use crate::simulation::{DEFAULT_CONTEXT, Program};
+use crate::simulation::plans::{Above, DevicePlans, Failed, Need, PlanOptions, PlanReport, Reference, Sizes};
+use crate::simulation::{DEFAULT_CONTEXT, Program, Simulator};
+use std::collections::HashMap;
 
 /// At most one request in this many may have another size in two runs of the same program: the loss of one is still live.
 const MOST_OTHER: usize = 20;
@@ -43,7 +44,7 @@ pub fn plans_beside(failed: &Devices<'_>, other: &Devices<'_>, options: &PlanOpt
 fn of_device(failed: &Device<'_>, other: &Device<'_>, options: &PlanOptions) -> Result<DevicePlans> {
     let simulated = |device: &Device<'_>| program(device).map_err(|because| Error::Request(because.to_owned()));
     let programs = [simulated(failed)?, simulated(other)?];
-    let compared = compare((failed, &programs[0]), (other, &programs[1]))?;
+    let (compared, sizes) = compare((failed, &programs[0]), (other, &programs[1]))?;
     let mut options = options.clone();
     // The minimum that follows from a refused request is a safe assumption.
     let told = programs[0].refusals.iter().map(|&(_, bytes)| bytes).min();
@@ -52,19 +53,25 @@ fn of_device(failed: &Device<'_>, other: &Device<'_>, options: &PlanOptions) -> 
         let context = options.context.unwrap_or(DEFAULT_CONTEXT);
         (options.capacity, options.context) = (Some(told.saturating_add(context)), Some(context));
     }
-    let mut plans = DevicePlans::of(other, &options)?;
+    let mut plans = DevicePlans::resized(other, &options, sizes)?;
     plans.failed = Some(compared);
+    let high = plans.as_it_is.as_ref().map(|plan| plans.measure(plan));
+    let [of_failed, _] = programs;
+    let simulator = Simulator::new(failed.track, of_failed.clone(), None, None);
+    plans.need = Need::between(&of_failed, &simulator, high, Above::Recording(compared));
     if is_told {
         plans.context = None;
         if plans.fits {
             (plans.refused, plans.as_it_is) = (Some(FITS.to_owned()), None);
+            plans.need = plans.need.map(|need| Need { high: None, above: Above::Nothing(FITS), ..need });
         }
     }
     Ok(plans)
 }
 
-/// Compares the failed recording with the other one, up to the failure.
-fn compare(failed: (&Device<'_>, &Program), other: (&Device<'_>, &Program)) -> Result<Failed> {
+/// Compares the failed recording with the other one, up to the failure: how much of it the other one repeats, and the sizes that
+/// requests of the other one have in the failed run, if they differ.
+fn compare(failed: (&Device<'_>, &Program), other: (&Device<'_>, &Program)) -> Result<(Failed, Option<Sizes>)> {
     let asked = |by_line: bool| -> Vec<Vec<Request>> {
         let runs = [(failed.0.track, failed.1), (other.0.track, other.1)];
         let mut numbers = StackNumbers::without_launchers(by_line, runs);
@@ -76,7 +83,10 @@ fn compare(failed: (&Device<'_>, &Program), other: (&Device<'_>, &Program)) -> R
     let by_line = asked(true);
     let asked = if have_same_lines(&by_line) { by_line } else { asked(false) };
     let (before, all) = (&asked[0], &asked[1]);
-    let pairs = align(before, all, Values { first: 1, second: 1 });
+    let mut pairs = align(before, all, Values { first: 1, second: 1 });
+    if let Some(values) = usual_ratio(&pairs, before, all) {
+        pairs = align(before, all, values);
+    }
     let differs = |a: usize, b: usize| match (before.get(a), all.get(b)) {
         (Some(a), Some(b)) => {
             format!(
@@ -102,18 +112,37 @@ fn compare(failed: (&Device<'_>, &Program), other: (&Device<'_>, &Program)) -> R
     }
     let is_equal = |&&(a, b): &&(u32, u32)| before[a as usize].bytes == all[b as usize].bytes;
     let equal = pairs.iter().filter(is_equal).count();
-    if (pairs.len() - equal) * MOST_OTHER > pairs.len() {
-        let first =
-            pairs.iter().find(|pair| !is_equal(pair)).map_or(String::new(), |&(a, b)| differs(a as usize, b as usize));
-        let differ = pairs.len() - equal;
-        let verb = if differ == 1 { "differs" } else { "differ" };
-        return Err(Error::Request(format!(
-            "the two runs request different sizes: {differ} of the {} requests that are in both recordings {verb} in size{first}; record a run that finishes, with the \
-             same batch as the one that ran out of memory, on a device that is large enough",
-            pairs.len(),
-        )));
+    let is_resized = (pairs.len() - equal) * MOST_OTHER > pairs.len();
+    let sizes = is_resized.then(|| {
+        let allocation = |request: &Request| other.1.steps[request.step as usize].allocation;
+        let references = all.iter().map(|request| Reference::of(other.0, allocation(request), request.bytes));
+        let sizes = pairs.iter().map(|&(a, b)| (allocation(&all[b as usize]), before[a as usize].bytes));
+        Sizes::at_most(references, sizes)
+    });
+    Ok((Failed { requests: before.len(), equal, is_resized }, sizes))
+}
+
+/// The ratio in which most requests of different sizes differ: that of the batches, which identifies requests of backward. `None`
+/// if most sizes are equal.
+fn usual_ratio(pairs: &[(u32, u32)], first: &[Request], second: &[Request]) -> Option<Values> {
+    let mut times: HashMap<(u64, u64), usize> = HashMap::new();
+    for (first, second) in pairs.iter().map(|&(a, b)| (first[a as usize].bytes, second[b as usize].bytes)) {
+        let divisor = greatest_common_divisor(first, second);
+        if first != second && divisor > 0 {
+            *times.entry((first / divisor, second / divisor)).or_default() += 1;
+        }
     }
-    Ok(Failed { requests: before.len(), equal })
+    let differ: usize = times.values().sum();
+    let ((first, second), _) = times.into_iter().max_by_key(|&(ratio, times)| (times, std::cmp::Reverse(ratio)))?;
+    (differ * MOST_OTHER > pairs.len()).then_some(Values { first, second })
+}
+
+fn greatest_common_divisor(one: u64, other: u64) -> u64 {
+    let (mut one, mut other) = (one, other);
+    while other > 0 {
+        (one, other) = (other, one % other);
+    }
+    one
 }
 
 /// A request: its entry, its bytes and its line.

@@ -1,6 +1,6 @@
 //! Combines plans for a device with fixes of known mistakes: a fix costs less than any plan.
 
-use crate::analysis::advice::{Advice, Lowered, Saving, Simulate, Together, advice_together};
+use crate::analysis::advice::{Advice, Changes, Lowered, Rescue, Saving, Simulate, Together, advice_together, changes};
 use crate::error::Result;
 use crate::facts::device::{Device, Devices, ask_each};
 use crate::simulation::Trust;
@@ -13,6 +13,8 @@ pub struct FitPlans {
     pub plans: PlanReport,
     /// Fixes of known mistakes, for the same devices; none if the program fits unchanged.
     pub fixes: Vec<Vec<FitFix>>,
+    /// What lets the failed request succeed, for the same devices, if there is no plan for the program.
+    pub rescues: Vec<Option<Rescue>>,
     /// Several of the first fixes combined, for the same devices.
     pub together: Vec<Option<FitTogether>>,
     /// These fixes combined with a plan, for the same devices: the easiest one that is enough with them, if it is easier
@@ -47,6 +49,7 @@ pub struct FitFix {
 #[derive(Default)]
 struct Fixed {
     fixes: Vec<FitFix>,
+    rescue: Option<Rescue>,
     together: Option<FitTogether>,
     with_plan: Option<FitTogether>,
 }
@@ -56,13 +59,17 @@ impl FitPlans {
     pub fn of(recording: &Devices<'_>, options: &PlanOptions) -> Result<Self> {
         let devices = ask_each(&PlanReport::wanted(recording, options)?, |device| {
             let (plans, bench) = DevicePlans::with_bench(device, options)?;
-            let fixed = Fixed::of(device, &plans, bench.as_ref());
+            let fixed = match &plans.need {
+                Some(_) if plans.refused.is_some() && options.capacity.is_none() => Fixed::after_failure(device),
+                _ => Fixed::of(device, &plans, bench.as_ref()),
+            };
             Ok((plans, fixed))
         })?;
         let mut report = Self::without_fixes(PlanReport::default());
         for (plans, fixed) in devices.0 {
             report.plans.devices.push(plans);
             report.fixes.push(fixed.fixes);
+            report.rescues.push(fixed.rescue);
             report.together.push(fixed.together);
             report.with_plan.push(fixed.with_plan);
         }
@@ -72,11 +79,34 @@ impl FitPlans {
     /// Plans without fixes: other commands show the mistakes of the program.
     pub fn without_fixes(plans: PlanReport) -> Self {
         let devices = plans.devices.len();
-        Self { plans, fixes: vec![Vec::new(); devices], together: vec![None; devices], with_plan: vec![None; devices] }
+        Self {
+            plans,
+            fixes: vec![Vec::new(); devices],
+            rescues: vec![None; devices],
+            together: vec![None; devices],
+            with_plan: vec![None; devices],
+        }
+    }
+
+    /// For programs that ran out of memory, only the best plan.
+    #[must_use]
+    pub fn in_brief(mut self) -> Self {
+        for device in self.plans.devices.iter_mut().filter(|device| device.need.is_some()) {
+            device.left_out = device.plans.len().saturating_sub(1);
+            device.plans.truncate(1);
+        }
+        self
     }
 }
 
 impl Fixed {
+    /// Fixes for a program without a plan, because what would have followed its failure is not known in full.
+    fn after_failure(device: &Device<'_>) -> Self {
+        let Changes { advice, rescue } = changes(device, Simulate::Needs);
+        let fixes = advice.into_iter().map(|advice| FitFix { fits: None, advice }).collect();
+        Self { fixes, rescue, ..Self::default() }
+    }
+
     fn of(device: &Device<'_>, plans: &DevicePlans, bench: Option<&Bench<'_, '_>>) -> Self {
         if plans.fits {
             return Self::default();
@@ -101,7 +131,7 @@ impl Fixed {
             let fixes = Together { places: first.places, saving };
             Some(FitTogether { fixes, plan: Some(plan), fits: Some(fits) })
         });
-        Self { fixes, together, with_plan }
+        Self { fixes, rescue: None, together, with_plan }
     }
 }
 

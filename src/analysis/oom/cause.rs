@@ -6,7 +6,8 @@ use crate::analysis::advice::{Advice as Cure, Saving};
 use crate::facts::code::sites::Sites;
 use crate::facts::segments::figures::Figures;
 use crate::facts::segments::pinning::Pinning;
-use crate::replay::{Instant, Metric, Track};
+use crate::model::DEFAULT_POOL;
+use crate::replay::{History, Instant, Metric, Track};
 use serde::Serialize;
 
 /// Why a request failed.
@@ -19,6 +20,9 @@ pub enum Cause {
     Capacity,
     /// One of these would have been, but no single block was, and no segment could be released to make room.
     Fragmentation,
+    /// There would have been enough, but not in the private pool of the request: while that pool is in use, the allocator releases
+    /// no memory of other pools.
+    PrivatePool,
     /// Memory that accumulates from step to step fills the device: with that fixed, the request would have been served.
     Leak,
     /// The device had much less free memory than at another time: something outside the allocator holds memory.
@@ -35,6 +39,7 @@ impl Cause {
         match self {
             Self::Capacity => "capacity",
             Self::Fragmentation => "fragmentation",
+            Self::PrivatePool => "private_pool",
             Self::Leak => "leak",
             Self::OtherProcess => "other_process",
             Self::Limit => "limit",
@@ -134,6 +139,22 @@ pub enum Symptom {
         /// The memory here.
         here: u64,
     },
+    /// The request belongs to a private pool, which has little free memory; other pools have more.
+    InPrivatePool {
+        /// Bytes of its largest free block.
+        largest: u64,
+        /// Free bytes of other pools.
+        elsewhere: u64,
+    },
+    /// What was in use when an earlier request failed is still in use.
+    KeptSince {
+        /// The entry of that request.
+        entry: u32,
+        /// Bytes that were in use then, and still are.
+        kept: u64,
+        /// Bytes that were in use then, and were freed since.
+        freed: u64,
+    },
     /// Reserved memory is only partly known, since the file was cut off and its beginning is missing.
     KnownInPart,
 }
@@ -180,6 +201,20 @@ pub(super) fn known_capacity(track: Track<'_>, ooms: &[u32]) -> KnownCapacity {
     known
 }
 
+/// At most 1/N of what was in use at a failed request is freed before the next one: an attempt that keeps everything.
+const FREED_PART: u64 = 20;
+
+/// What is still in use since an earlier failed request, if next to nothing of it was freed before a later one.
+pub(crate) fn kept_since(history: &History, earlier: u32, later: u32) -> Option<Symptom> {
+    let (mut kept, mut freed) = (0u64, 0u64);
+    for made in history.allocations.iter().filter(|made| made.allocated_at(earlier)) {
+        let sum = if made.allocated_at(later) { &mut kept } else { &mut freed };
+        *sum = sum.saturating_add(made.size);
+    }
+    let is_all = freed.saturating_mul(FREED_PART) <= kept && kept > 0;
+    is_all.then_some(Symptom::KeptSince { entry: earlier, kept, freed })
+}
+
 /// Capacities that differ by less than 1/N count as equal: CUDA's own libraries allocate some hundred MiB when they are
 /// loaded.
 const NOTABLE_PART: u64 = 10;
@@ -223,6 +258,19 @@ impl Facts<'_> {
             } else {
                 (Cause::Unknown, vec![Symptom::BlockWouldDo { bytes }])
             };
+        }
+        let own = serving.figures.inactive;
+        let is_private = request.pool.is_some_and(|pool| pool != DEFAULT_POOL);
+        if is_private
+            && device_free.saturating_add(own) < request.driver_bytes
+            && self.together() >= request.driver_bytes
+        {
+            let elsewhere = figures.inactive.saturating_sub(own);
+            let short = Symptom::DeviceShort { free: device_free, needed: request.driver_bytes };
+            return (
+                Cause::PrivatePool,
+                vec![Symptom::InPrivatePool { largest: serving.largest_usable, elsewhere }, short],
+            );
         }
         let (not_enough, mut evidence) = self.room(serving, pinning);
         let here = figures.reserved.saturating_add(device_free);

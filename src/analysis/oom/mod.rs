@@ -7,13 +7,13 @@ mod settings;
 mod signature;
 
 pub use advice::{Advice, Fit};
-pub(crate) use cause::leak;
 pub use cause::{Cause, KnownCapacity, Symptom};
+pub(crate) use cause::{kept_since, leak};
 pub use request::{Request, Retry, Serving};
 pub use settings::Replayed;
 
 use crate::allocator::SettingsWarning;
-use crate::analysis::advice::{Advice as Cure, Simulate as CurePlays, advice as cures};
+use crate::analysis::advice::{Advice as Cure, Changes, Rescue, Simulate as CurePlays, advice as cures, changes};
 use crate::analysis::ledger::Ledger;
 use crate::analysis::peak::comparison::Comparison;
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
@@ -150,8 +150,8 @@ pub struct DeviceOoms {
     pub plans: Option<DevicePlans>,
     /// Changes to the program, if requested.
     pub cures: Vec<Cure>,
-    /// Whether a search for such changes has a result, even if only that none is enough.
-    pub can_plan: bool,
+    /// What lets the first failed request succeed, and whether the whole step then fits, if requested and known.
+    pub rescue: Option<Rescue>,
     /// What used the device when a request failed, if it was sampled then.
     pub ledger: Option<Ledger>,
     /// Counters before the first kept entry.
@@ -189,7 +189,7 @@ impl OomReport {
         }
         let none_failed = devices.iter().all(|device| device.ooms.is_empty());
         if let Some(simulate) = options.cures.filter(|_| !(none_failed && options.cures_of_failures)) {
-            let cured = |(ooms, device): (DeviceOoms, &&Device<'_>)| ooms.with_cures(cures(device, simulate));
+            let cured = |(ooms, device): (DeviceOoms, &&Device<'_>)| ooms.with_changes(changes(device, simulate));
             devices = parallel::map(devices.into_iter().zip(&wanted), cured);
         }
         let mut comparison = None;
@@ -315,10 +315,12 @@ impl DeviceOoms {
             unattributed += usize::from(detail == Detail::Totals);
             Some(explainer.explain(entry, &layout, &turnover, detail))
         };
-        let ooms: Vec<Oom> = failed.into_iter().enumerate().map_while(explain).collect();
+        let mut ooms: Vec<Oom> = failed.iter().copied().enumerate().map_while(explain).collect();
+        for (oom, attempts) in ooms.iter_mut().skip(1).zip(failed.windows(2)).take(IN_FULL) {
+            oom.evidence.extend(kept_since(history, attempts[0], attempts[1]));
+        }
         let is_full = options.plans && ooms.iter().any(|oom| oom.cause == Cause::Capacity);
         let plans = if is_full { DevicePlans::of_failure(device) } else { None };
-        let can_plan = plans.is_some() || (is_full && DevicePlans::can_answer(device));
         let settings = &track.snapshot.settings;
         let warnings = if ooms.is_empty() { Vec::new() } else { SettingsWarning::of_recorded(settings) };
         Self {
@@ -330,7 +332,7 @@ impl DeviceOoms {
             peak: None,
             plans,
             cures: Vec::new(),
-            can_plan,
+            rescue: None,
             ledger: None,
             baseline: history.start,
             warnings,
@@ -341,7 +343,8 @@ impl DeviceOoms {
 
     /// Adds what to change in the program. The line that allocated the memory is not an answer if the line that keeps
     /// it is known, and neither is fragmentation if a leak fills the memory.
-    pub(crate) fn with_cures(mut self, cures: Vec<Cure>) -> Self {
+    pub(crate) fn with_changes(mut self, changes: Changes) -> Self {
+        let Changes { advice: cures, rescue } = changes;
         for oom in &mut self.ooms {
             oom.look_for_a_leak(&cures);
         }
@@ -350,7 +353,7 @@ impl DeviceOoms {
                 oom.advice.retain(|advice| !matches!(advice, Advice::FreeSites { .. }));
             }
         }
-        Self { cures, ..self }
+        Self { cures, rescue, ..self }
     }
 }
 

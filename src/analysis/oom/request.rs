@@ -26,9 +26,12 @@ pub struct Request {
     /// CUDA stream.
     #[serde(skip)]
     pub stream: u64,
-    /// Memory pool; `None` before PyTorch 2.15, which does not record it.
+    /// Memory pool; `None` if unknown: PyTorch records it from 2.15 on.
     #[serde(skip)]
     pub pool: Option<PoolId>,
+    /// Whether the pool is that of all live blocks with the same stack.
+    #[serde(skip)]
+    pub is_pool_inferred: bool,
     /// Whether new memory for it would have come from an expandable segment.
     #[serde(skip)]
     pub expandable: bool,
@@ -74,7 +77,9 @@ impl Request {
         let Some(TraceEntry { size, stack, context, .. }) = track.entry(entry) else { return Self::default() };
         let context = snapshot.contexts.get(context);
         let text = |id| Some(snapshot.strings.get(id)).filter(|&text| text != "N/A").unwrap_or_default().to_owned();
-        let expandable = expandable(track, context.pool);
+        let inferred = if context.pool.is_none() { pool_of_stack(track, layout, stack) } else { None };
+        let pool = context.pool.or(inferred);
+        let expandable = expandable(track, pool);
         let is_told = sites.has_python(stack) || context.forward != StackId::EMPTY;
         let (last_known_entry, same_size) =
             if is_told { (None, Vec::new()) } else { (last_known, same_size(track, sites, layout, size)) };
@@ -85,7 +90,8 @@ impl Request {
             bytes: size,
             driver_bytes: SizeRules::device(&snapshot.settings).driver_request(size, expandable),
             stream: context.stream,
-            pool: context.pool,
+            pool,
+            is_pool_inferred: inferred.is_some(),
             expandable,
             site: if forward.is_some() { backward_of(&sites.site(context.forward)) } else { sites.site(stack) },
             stack: sites.origin_labels(origin, LONGEST_STACK),
@@ -115,6 +121,21 @@ impl Request {
     pub(super) fn takes(&self, snapshot: &Snapshot, block: u64) -> bool {
         block >= self.bytes && !SizeRules::device(&snapshot.settings).keeps_back(self.bytes, block)
     }
+}
+
+/// The private pool that holds all live blocks with a stack.
+fn pool_of_stack(track: Track<'_>, layout: &Layout, stack: StackId) -> Option<PoolId> {
+    if stack == StackId::EMPTY || layout.segments.iter().all(|segment| segment.pool.is_none_or(|it| it == DEFAULT_POOL))
+    {
+        return None;
+    }
+    let is_of_stack = |segment: &&SegmentLayout| {
+        let mut made = layout.pieces_of(segment).iter().filter_map(|piece| piece.allocation);
+        made.any(|index| track.stack_of(index) == stack)
+    };
+    let mut pools = layout.segments.iter().filter(is_of_stack).map(|segment| segment.pool);
+    let first = pools.next().flatten().filter(|&pool| pool != DEFAULT_POOL)?;
+    pools.all(|pool| pool == Some(first)).then_some(first)
 }
 
 /// Whether the request's pool grows in place. Up to PyTorch 2.4 private pools did not; before 2.3 nothing is recorded

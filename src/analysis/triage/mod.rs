@@ -4,13 +4,13 @@
 //! Every figure is also in the answer of another command; here they are only selected. Bytes decide what is worth a
 //! line: details that cannot matter to a user who is out of memory are left out.
 
-use super::advice::{Advice, RuleKind, Simulate, advice};
+use super::advice::{Advice, Changes, Rescue, RuleKind, Simulate, changes};
 use super::checkpoint::DeviceCheckpoint;
 use super::fragmentation::{Stranded, idle};
 use super::leaks::growth::{Rate, Verdict};
 use super::leaks::{DeviceLeaks, LeakOptions, LeakReport};
 use super::ledger::Ledger;
-use super::oom::{Cause, OomOptions, OomReport, Symptom, leak};
+use super::oom::{Cause, OomOptions, OomReport, Symptom, kept_since, leak};
 use super::peak::comparison::Comparison;
 use super::peak::{DevicePeak, PeakOptions, PeakReport};
 use super::tradeoffs;
@@ -25,7 +25,6 @@ use crate::model::{Action, DeviceId, Format};
 use crate::parallel;
 use crate::replay::{History, Instant, Metric};
 use crate::simulation::SettingsAdvice;
-use crate::simulation::plans::DevicePlans;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -69,6 +68,8 @@ pub struct DeviceTriage {
     pub findings: Vec<Finding>,
     /// What to change in the program, the largest saving first.
     pub advice: Vec<Advice>,
+    /// What lets the failed request succeed, and whether the whole step then fits, if that takes an instant to determine.
+    pub rescue: Option<Rescue>,
     /// The best function to checkpoint, if activations are among the findings and computing it takes an instant.
     pub checkpoint: Option<DeviceCheckpoint>,
     /// Allocator settings that reserve notably less, if computing them takes an instant and no change of the list sets them.
@@ -120,9 +121,9 @@ pub struct Failure {
     pub is_limited: bool,
     /// Number of failed requests of the device.
     pub failed_requests: usize,
-    /// Whether `fit` can find changes that would have made room, which takes an instant to determine.
+    /// Whether next to nothing of what was in use was freed before the next failed request.
     #[serde(skip)]
-    pub can_plan: bool,
+    pub is_all_kept: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -272,16 +273,17 @@ impl TriageReport {
     }
 
     /// What to change in the program of each device: this takes longer than everything else, and can be computed in parallel.
-    pub(crate) fn advice(recording: &Devices<'_>, options: &TriageOptions) -> Result<HashMap<DeviceId, Vec<Advice>>> {
+    pub(crate) fn advice(recording: &Devices<'_>, options: &TriageOptions) -> Result<HashMap<DeviceId, Changes>> {
         let wanted = recording.wanted(&options.devices)?;
-        let advice = parallel::map(&wanted, |device| (device.id(), advice(device, options.simulate)));
+        let advice = parallel::map(&wanted, |device| (device.id(), changes(device, options.simulate)));
         Ok(advice.into_iter().collect())
     }
 
     /// The same, including what to change.
-    pub(crate) fn with_advice(mut self, mut advice: HashMap<DeviceId, Vec<Advice>>) -> Self {
+    pub(crate) fn with_advice(mut self, mut advice: HashMap<DeviceId, Changes>) -> Self {
         for device in &mut self.devices {
-            device.advice = advice.remove(&device.peak.device).unwrap_or_default();
+            let Changes { advice, rescue } = advice.remove(&device.peak.device).unwrap_or_default();
+            (device.advice, device.rescue) = (advice, rescue);
             if let Some(failure) = device.failure.as_mut().filter(|failure| failure.cause == Cause::Fragmentation)
                 && leak(&device.advice, failure.capacity_bytes).is_some()
             {
@@ -293,9 +295,10 @@ impl TriageReport {
                 device.settings = None;
             }
             let nothing = Nothing::of(&device.categories, &device.peak.attribution);
-            let is_all = device.advice.is_empty() && device.findings.is_empty();
+            let has_ways = device.rescue.as_ref().is_some_and(|rescue| !rescue.ways.is_empty());
+            let is_all = device.advice.is_empty() && device.findings.is_empty() && !has_ways;
             // Another command shows what would have helped, unless the program simply needs too much.
-            let leads_on = device.failure.is_some_and(|failure| failure.can_plan || failure.cause != Cause::Capacity);
+            let leads_on = device.failure.is_some_and(|failure| failure.cause != Cause::Capacity);
             device.nothing = nothing.filter(|nothing| is_all && !(leads_on && nothing.is_unknown()));
         }
         self
@@ -337,7 +340,7 @@ impl DeviceTriage {
         let checkpoint = is_simulated.then(|| tradeoffs::checkpoint(recording, device)).flatten();
         let leads_on = || if is_simulated { checkpoint.is_some() } else { may_checkpoint(device) };
         findings.extend(activations.filter(|found| found.is_older() || leads_on()));
-        let (advice, settings, nothing) = (Vec::new(), None, None);
+        let (advice, rescue, settings, nothing) = (Vec::new(), None, None, None);
         let ledger = failure.and_then(|_| Ledger::when_failed(recording, device));
         let device_bytes = recording.memory_of(device.id());
         Ok(Self {
@@ -352,6 +355,7 @@ impl DeviceTriage {
                 .all(|&phase| device.phases().spans.iter().any(|span| span.phase == phase)),
             findings,
             advice,
+            rescue,
             checkpoint,
             settings,
             nothing,
@@ -406,11 +410,17 @@ impl Failure {
             cause: first.cause,
             is_limited: first.evidence.iter().any(|it| matches!(it, Symptom::DeviceHadEnough { .. })),
             failed_requests: device.track.count_of(Action::Oom) as usize,
-            can_plan: first.cause == Cause::Capacity
-                && Simulate::Quick.covers(device)
-                && DevicePlans::can_answer(device),
+            is_all_kept: is_all_kept(device, first.moment.entry),
         }))
     }
+}
+
+/// Whether next to nothing was freed between the failed request at an entry and the next one.
+fn is_all_kept(device: &Device<'_>, first: Option<u32>) -> bool {
+    let Some(first) = first else { return false };
+    let actions = device.track.actions().iter();
+    let next = (0u32..).zip(actions).skip(first as usize + 1).find(|&(_, &action)| action == Action::Oom);
+    next.is_some_and(|(next, _)| kept_since(device.history(), first, next).is_some())
 }
 
 impl During {

@@ -65,6 +65,9 @@ pub struct Fit {
     /// The default is 10 in text and Markdown, and all in JSON.
     #[arg(long, value_name = "N")]
     top: Option<usize>,
+    /// List all plans for a program that ran out of memory, not just the best one
+    #[arg(long)]
+    all: bool,
     /// Output format [default: from the output file's extension, else text]
     #[arg(long, value_enum)]
     format: Option<RowsOrPicture>,
@@ -211,6 +214,9 @@ impl Fit {
         options.capacity = options.capacity.or_else(|| traced(&recordings));
         let report = FitPlans::of(&recording.devices(), &options);
         let mut report = report.map_err(|error| Failure::about(&CommonArgs::shown(&self.inputs[0]), &error))?;
+        if format.is_for_people() && !self.all {
+            report = report.in_brief();
+        }
         if let Some(rehearsal) = rehearsal {
             let lacks = rehearsal.lacks(self.memory.is_elsewhere(rehearsal));
             report

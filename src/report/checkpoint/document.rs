@@ -32,7 +32,11 @@ fn checkpoint(document: &mut Document, device: &DeviceCheckpoint, format: Format
     document.facts(words::facts(device));
     document.facts(words::within(device));
     if let Some(reason) = words::reason(device, format) {
-        return document.fact(reason);
+        document.fact(reason);
+        if let Some(rescue) = &device.at_failure {
+            document.rescue(rescue, &[], true);
+        }
+        return;
     }
     let Some((first, others)) = device.candidates.split_first() else {
         return document.fact(words::more(device.left_out));

@@ -8,6 +8,7 @@ use crate::facts::training::Phase;
 use crate::report::Source;
 use crate::report::common::code_change;
 use crate::report::common::json::Head;
+use crate::report::common::rescue::OomFit;
 use crate::report::fit::single::json::FitSearch;
 use crate::simulation::changes::{Checkpointed, CodeChange, HeldByCalls};
 use serde::Serialize;
@@ -49,6 +50,9 @@ pub struct CheckpointDevice<'a> {
     pub fit: Option<FitSearch>,
     /// The memory at the peak, if the peak is in the optimizer and no candidate would lower it; null otherwise.
     pub optimizer: Option<PeakInOptimizer<'a>>,
+    /// What checkpointing does for a failed request that interrupts the step at the peak, with bounds for the whole step; null if
+    /// none does, or if that is unknown.
+    pub at_failure: Option<OomFit>,
     /// Why there are no candidates; null if there are some.
     pub reason: Option<NoCandidates>,
     /// The same in words.
@@ -224,6 +228,7 @@ pub fn checkpoint<'a>(source: Source<'a>, report: &'a CheckpointReport) -> Head<
         left_out: device.left_out,
         fit: device.fit.as_ref().map(FitSearch::from),
         optimizer: device.optimizer.as_ref().map(PeakInOptimizer::from),
+        at_failure: device.at_failure.as_ref().map(|rescue| OomFit::of(rescue, &[])),
         reason: device.none,
         reason_text: words::reason(device, format),
     };

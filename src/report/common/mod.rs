@@ -11,6 +11,7 @@ pub(crate) mod fixes;
 pub(crate) mod gauges;
 pub(crate) mod json;
 pub(crate) mod markdown;
+pub(crate) mod need;
 pub(crate) mod next;
 pub(crate) mod no_commands;
 pub(crate) mod notes;
@@ -18,6 +19,7 @@ pub(crate) mod palette;
 #[cfg(feature = "plot")]
 pub(crate) mod picture;
 mod rehearsed;
+pub(crate) mod rescue;
 pub(crate) mod source;
 pub(crate) mod text;
 pub(crate) mod training;

@@ -66,6 +66,7 @@ pub fn cause(name: &str) -> &str {
     match name {
         "capacity" => "not enough memory",
         "leak" => "memory that accumulates",
+        "private_pool" => "a private pool that cannot use the free memory of others",
         "other_process" => "memory of another process",
         "limit" => "a limit on the process",
         other => other,

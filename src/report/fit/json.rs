@@ -7,6 +7,7 @@ use crate::facts::grouping::attribution::Attribution;
 use crate::report::Source;
 use crate::report::common::fixes::AdviceRow;
 use crate::report::common::json::InputHead;
+use crate::report::common::need::FitNeed;
 use crate::report::fit::single::json::{FitPlan, FitSearch};
 use crate::simulation::{Outcome, Trust};
 use crate::wire::SCHEMA_VERSION;
@@ -61,6 +62,8 @@ pub struct FitDevice {
     pub cures_with_plan: Option<FitTogetherRow>,
     /// Changes that make a single recording fit the device; null if there are several recordings, or no simulation.
     pub search: Option<FitSearch>,
+    /// What the program needs if a request failed; otherwise null.
+    pub need: Option<FitNeed>,
 }
 
 /// The cure of a known mistake.
@@ -298,6 +301,7 @@ impl FitDevice {
             cures_together: None,
             cures_with_plan: None,
             search: None,
+            need: None,
         }
     }
 }

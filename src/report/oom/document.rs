@@ -9,7 +9,6 @@ use crate::report::common::document::Document;
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name};
 use crate::report::common::words;
-use crate::report::fit::single::words as plan;
 use crate::report::fragmentation::document::{figure, figure_table, figures};
 
 /// Failed requests that are shown in full; for a program that catches hundreds, the first ones are representative.
@@ -47,16 +46,14 @@ fn next(source: Source<'_>, report: &OomReport) -> Vec<Next> {
     let settings = Next::new("simulate", &[source.path], "--sweep", "memory needed under other allocator settings");
     let settings = served.then_some(settings);
     let fit = |about: &str| Next::new("fit", &[source.path], "", about);
-    let has_plans = report.devices.iter().any(|device| device.plans.is_some());
-    let can_plan = report.devices.iter().any(|device| device.can_plan);
+    let has_plans = report.devices.iter().any(|device| device.rescue.is_some());
     let more = match first.cause {
         Cause::Capacity if has_plans => Some(fit("what would free enough memory, and the Python code for it")),
-        Cause::Capacity if can_plan => Some(fit("whether changes to the program make room")),
         Cause::Fragmentation => {
             Some(Next::new("fragmentation", &[source.path], "--at oom", "which lines keep free memory reserved"))
         }
         Cause::Capacity => None,
-        Cause::Leak | Cause::OtherProcess | Cause::Limit | Cause::Unknown => return Vec::new(),
+        Cause::Leak | Cause::PrivatePool | Cause::OtherProcess | Cause::Limit | Cause::Unknown => return Vec::new(),
     };
     let (first, second) = if first.cause == Cause::Fragmentation { (settings, more) } else { (more, settings) };
     first.into_iter().chain(second).collect()
@@ -74,12 +71,11 @@ fn ooms(document: &mut Document, device: &DeviceOoms) {
         document.heading(title, notes::position(&oom.moment, device.entries, &device.completeness));
         document.notes(notes::ooms(device));
         let cures = if oom.cause == Cause::Leak { std::mem::take(&mut first) } else { &[] };
-        failed(document, oom, cures);
+        failed(document, oom, if device.rescue.is_some() { &[] } else { cures });
     });
-    document.cures(first, device.failed > 0);
-    if let Some(room) = device.plans.as_ref().and_then(plan::room) {
-        document.section("What would make room");
-        document.items([room]);
+    match &device.rescue {
+        Some(rescue) => document.rescue(rescue, &device.cures, false),
+        None => document.cures(first, device.failed > 0),
     }
     let more = device.failed.saturating_sub(device.ooms.len().min(IN_FULL));
     if more > 0 {

@@ -13,6 +13,7 @@ use crate::report::Source;
 use crate::report::common::fixes::AdviceRow;
 use crate::report::common::json::Head;
 use crate::report::common::notes;
+use crate::report::common::rescue::OomFit;
 use crate::report::fit::single::json::FitSearch;
 use crate::report::fragmentation::json::PinningGroup;
 use crate::report::peak::json::PeakDevice;
@@ -95,6 +96,9 @@ pub struct FailedRequest<'a> {
     pub evidence: Vec<Statement>,
     /// What would have helped, as far as the recording shows.
     pub advice: Vec<Statement>,
+    /// For the first failed request, whether the program fits, and with what. Left out for others, and if that takes long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fit: Option<OomFit>,
     /// The code that keeps free bytes from being released.
     pub pinning: Vec<PinningGroup>,
     /// The groups that hold the allocated bytes.
@@ -158,6 +162,7 @@ impl<'a> From<&'a Oom> for FailedRequest<'a> {
             cause: oom.cause,
             evidence: oom.evidence.iter().map(|evidence| oom_words::evidence(oom, evidence)).collect(),
             advice: oom.advice.iter().map(|advice| oom_words::advice(oom, advice)).collect(),
+            fit: None,
             pinning: oom.pinning.rows.iter().map(PinningGroup::of).collect(),
             attribution: &oom.attribution,
             signature: oom.signature.as_ref(),
@@ -168,6 +173,10 @@ impl<'a> From<&'a Oom> for FailedRequest<'a> {
 impl<'a> From<&'a DeviceOoms> for OomDevice<'a> {
     fn from(device: &'a DeviceOoms) -> Self {
         let at_end = |oom: &Oom| notes::is_end(&oom.moment, device.entries, &device.completeness);
+        let mut ooms: Vec<FailedRequest<'_>> = device.ooms.iter().map(FailedRequest::from).collect();
+        if let (Some(first), Some(rescue)) = (ooms.first_mut(), &device.rescue) {
+            first.fit = Some(OomFit::of(rescue, &device.cures));
+        }
         Self {
             device: device.device,
             baseline_bytes: device.baseline.allocated,
@@ -175,7 +184,7 @@ impl<'a> From<&'a DeviceOoms> for OomDevice<'a> {
             notes: notes::ooms(device),
             bounds: notes::figure_bounds(&device.completeness, device.ooms.iter().all(at_end), false),
             failed_requests: device.failed,
-            ooms: device.ooms.iter().map(FailedRequest::from).collect(),
+            ooms,
             peak: device.peak.as_ref().map(PeakDevice::of),
             plans: device.plans.as_ref().map(FitSearch::from),
             advice: device.cures.iter().map(AdviceRow::of).collect(),

@@ -46,6 +46,9 @@ pub fn instead(report: &OomReport) -> &'static str {
 pub fn serving(oom: &Oom) -> String {
     let request = &oom.request;
     let mut name = pool(request.segment_type(), Some(request.stream), request.pool, request.expandable);
+    if request.is_pool_inferred {
+        name += " (inferred: all live blocks with this stack are there)";
+    }
     if oom.serving.assumed {
         name += " (its pool is not recorded; the default one is assumed)";
     }
@@ -172,12 +175,46 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
             ),
         ),
         Symptom::Shrunk { known, here } => shrunk(known, here),
+        Symptom::InPrivatePool { largest, elsewhere } => in_private_pool(oom, largest, elsewhere),
+        Symptom::KeptSince { entry, kept, freed } => kept_since(entry, kept, freed),
         Symptom::KnownInPart => statement(
             "known_in_part",
             [],
             "the file was cut off and its beginning is missing: reserved memory is only partly known".to_owned(),
         ),
     }
+}
+
+fn in_private_pool(oom: &Oom, largest: u64, elsewhere: u64) -> Statement {
+    let own = match largest {
+        0 => "which has no free block".to_owned(),
+        _ => format!("whose largest free block is {}", Bytes(largest)),
+    };
+    let (pool, number) = oom.request.pool.unwrap_or_default();
+    statement(
+        "in_private_pool",
+        [("largest_free_block_bytes", largest), ("elsewhere_bytes", elsewhere)],
+        format!(
+            "the request belongs to private pool ({pool}, {number}), {own}; {} is free in other pools, which the allocator neither uses nor releases \
+             for it: torch.cuda.empty_cache() before the pool is used releases it",
+            Bytes(elsewhere)
+        ),
+    )
+}
+
+fn kept_since(entry: u32, kept: u64, freed: u64) -> Statement {
+    let what = match freed {
+        0 => format!("nothing was freed in between ({})", Bytes(kept)),
+        _ => format!("only {} was freed in between, and {} is still in use", Bytes(freed), Bytes(kept)),
+    };
+    statement(
+        "kept_since",
+        [("kept_bytes", kept), ("freed_bytes", freed)],
+        format!(
+            "of what was in use when the request at entry {entry} failed, {what}: a variable or the caught exception keeps the first \
+             attempt; delete it before trying again, outside the except block"
+        ),
+    )
 }
 
 fn pinned(oom: &Oom, bytes: u64, blocks: u64, top: Option<&(String, u64)>) -> Statement {

@@ -15,7 +15,11 @@ use crate::report::{Source, percent};
 const NAMED: usize = 5;
 /// Maximum number of devices with a line below the first one.
 const OTHERS: usize = 2;
+/// Sites of a program that ran out of memory, whose screen also has what makes it fit.
+const SITES_BESIDE_FIXES: usize = 2;
 const FINDINGS: usize = 4;
+/// The same for a program that ran out of memory: why, and what makes it fit.
+const FINDINGS_BESIDE_FIXES: usize = 2;
 /// The characters that fill the parts of the categories that are named in the bar, the largest first.
 const FILLS: [&str; NAMED] = ["█", "▓", "▒", "░", "▚"];
 /// The same for unknown memory, and for categories without a name.
@@ -37,7 +41,7 @@ pub(crate) fn document(source: Source<'_>, report: &TriageReport) -> Document {
     document.notes(notes::device(&first.peak));
     document.notes(words::outside(first));
     categories(&mut document, &first.categories);
-    sites(&mut document, &first.peak.attribution);
+    sites(&mut document, &first.peak.attribution, if has_ways(first) { SITES_BESIDE_FIXES } else { usize::MAX });
     let others = || report.devices.iter().filter(|device| device.peak.device != first.peak.device);
     let more = others().skip(OTHERS).count();
     document.screen(|document| {
@@ -51,7 +55,10 @@ pub(crate) fn document(source: Source<'_>, report: &TriageReport) -> Document {
         document.gap();
         document.toned(Tone::Dim, 0, sentence);
     }
-    document.cures(&first.advice, first.failure.is_some());
+    match &first.rescue {
+        Some(rescue) => document.rescue(rescue, &first.advice, true),
+        None => document.cures(&first.advice, first.failure.is_some()),
+    }
     if let Some(nothing) = otherwise.nothing {
         document.gap();
         document.paragraph(words::nothing(nothing));
@@ -67,8 +74,11 @@ fn other(document: &mut Document, device: &DeviceTriage) {
     document.paragraph(format!("{} ({})", words::held(device), notes::place(&device.peak)));
     document.notes(notes::device(&device.peak));
     categories(document, &device.categories);
-    sites(document, &device.peak.attribution);
-    document.cures(&device.advice, device.failure.is_some());
+    sites(document, &device.peak.attribution, usize::MAX);
+    match &device.rescue {
+        Some(rescue) => document.rescue(rescue, &device.advice, true),
+        None => document.cures(&device.advice, device.failure.is_some()),
+    }
     device.nothing.as_ref().map(words::nothing).into_iter().for_each(|text| document.paragraph(text));
     let findings: Vec<String> = words::findings(device).into_iter().map(|line| line.text).collect();
     if !findings.is_empty() {
@@ -114,8 +124,11 @@ fn is_unknown(row: &Row) -> bool {
     row.category == Some(Category::Unknown)
 }
 
-fn sites(document: &mut Document, sites: &Attribution) {
-    let (others, rows): (Vec<&Row>, Vec<&Row>) = sites.rows.iter().partition(|row| row.label == OTHER);
+/// The sites that hold the most; on a screen, at most this many.
+fn sites(document: &mut Document, sites: &Attribution, most: usize) {
+    let (others, mut rows): (Vec<&Row>, Vec<&Row>) = sites.rows.iter().partition(|row| row.label == OTHER);
+    let others: Vec<&Row> = rows.split_off(most.min(rows.len())).into_iter().chain(others).collect();
+    let [is_starred, is_starred_below] = [&rows, &others].map(|rows| rows.iter().any(|row| row.inferred));
     let mut table = attributed("site", rows.into_iter(), sites.total_bytes, false);
     // One screen has room only for groups with a name.
     let others = attributed("site", others.into_iter(), sites.total_bytes, false);
@@ -124,19 +137,27 @@ fn sites(document: &mut Document, sites: &Attribution) {
         table.rows.push(row);
     }
     document.table(table);
-    let is_starred = |is_shown: fn(&Row) -> bool| sites.rows.iter().any(|row| row.inferred && is_shown(row));
-    if is_starred(|row| row.label != OTHER) {
+    if is_starred {
         document.below(notes::INFERRED_SITE);
-    } else if is_starred(|_| true) {
+    } else if is_starred_below {
         document.aside(|document| document.below(notes::INFERRED_SITE));
     }
 }
 
+/// Whether changes are shown that help a failed request.
+fn has_ways(device: &DeviceTriage) -> bool {
+    device.rescue.as_ref().is_some_and(|rescue| !rescue.ways.is_empty())
+}
+
 fn commands(device: &DeviceTriage, source: Source<'_>) -> Vec<Next> {
     let path = source.path;
-    let findings = words::findings(device).into_iter().take(FINDINGS);
+    let most = if has_ways(device) { FINDINGS_BESIDE_FIXES } else { FINDINGS };
+    let findings = words::findings(device).into_iter().take(most);
     let mut lines: Vec<Next> = findings.map(|line| Next::new(line.command, &[path], line.options, line.text)).collect();
     lines.extend(words::compared(device, path));
+    if has_ways(device) {
+        return lines;
+    }
     // A profile of one instant has no report.
     if source.recording.snapshot.notes.format == Format::DeviceMemoryProfile {
         lines.push(Next::new("flamegraph", &[path], "-o memory.svg", "draw the whole profile"));

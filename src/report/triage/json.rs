@@ -6,6 +6,7 @@ use crate::report::Source;
 use crate::report::common::fixes::AdviceRow;
 use crate::report::common::json::{CounterBytes, Head, keys};
 use crate::report::common::notes;
+use crate::report::common::rescue::OomFit;
 use crate::report::triage::words;
 use crate::simulation::SettingsAdvice;
 use serde::Serialize;
@@ -44,6 +45,8 @@ keys! { schema
             device.findings.iter().map(|found| FindingRow::of(device, found)).chain(settings).collect(),
         /// Changes to the program, the largest saving first.
         pub advice: Vec<AdviceRow> = device.advice.iter().map(AdviceRow::of).collect(),
+        /// Whether a program that ran out of memory fits, and with what; null if no request failed, or if that takes long.
+        pub fit: Option<OomFit> = device.rescue.as_ref().map(|rescue| OomFit::of(rescue, &device.advice)),
         /// Why there is nothing to change, in words; null if there is something, or if unknown.
         pub nothing: Option<String> = device.nothing.as_ref().map(words::nothing),
     }

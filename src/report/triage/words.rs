@@ -34,7 +34,7 @@ pub(crate) fn verdict(device: &DeviceTriage) -> String {
     let peak = &device.peak;
     let during = during(device);
     let mut text = match &device.failure {
-        Some(failure) => format!("Out of memory{during}{}: {}", first_of(failure.failed_requests), failed(failure)),
+        Some(failure) => format!("Out of memory{during}{}: {}", first_of(failure), failed(failure)),
         None if peak.completeness.no_entries => {
             format!("No history: {} is allocated at dump time", signed(peak.at.get(Metric::Allocated)))
         }
@@ -108,8 +108,17 @@ pub(crate) fn outside(device: &DeviceTriage) -> Vec<String> {
 }
 
 /// Which one is described if several requests failed.
-fn first_of(failures: usize) -> String {
-    if failures > 1 { format!(" (the first of {})", count(failures as u64, "failed request")) } else { String::new() }
+fn first_of(failure: &Failure) -> String {
+    let failures = count(failure.failed_requests as u64, "failed request");
+    match failure.failed_requests {
+        ..=1 => String::new(),
+        _ if failure.is_all_kept => {
+            format!(
+                " (the first of {failures}; before the next one, next to nothing was freed: something keeps the first attempt)"
+            )
+        }
+        _ => format!(" (the first of {failures})"),
+    }
 }
 
 fn failed(failure: &Failure) -> String {
@@ -132,6 +141,9 @@ fn failed(failure: &Failure) -> String {
         Cause::Capacity => ": not enough, even with inactive memory",
         Cause::Fragmentation if is_segment_too_large => &segment,
         Cause::Fragmentation => ": enough with inactive memory, but fragmented",
+        Cause::PrivatePool => {
+            ": enough with inactive memory, but the request's private pool cannot use that of other pools"
+        }
         Cause::Leak => "; accumulating memory fills the device",
         Cause::OtherProcess => ": another process on the device holds memory",
         Cause::Limit => ": the process is limited to part of the device",
@@ -233,8 +245,7 @@ pub(crate) fn nothing(nothing: &Nothing) -> String {
 /// The findings of a device, the failed request first.
 pub(crate) fn findings(device: &DeviceTriage) -> Vec<Line> {
     let failed = device.failure.iter().map(|_| Line::new("why it failed, and what would have helped", "oom"));
-    let can_plan = device.failure.is_some_and(|failure| failure.can_plan);
-    let planned = can_plan.then(|| Line::new("what would make it fit", "fit"));
+    let planned = device.rescue.as_ref().map(|_| Line::new("what makes it fit", "fit"));
     let found = device.findings.iter().map(|found| found_on(device, found));
     failed.chain(planned).chain(found).chain(device.settings.as_ref().and_then(settings)).collect()
 }

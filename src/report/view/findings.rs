@@ -1,7 +1,7 @@
 //! Findings, in the words of the commands that report them, each with its location.
 
 use super::json;
-use crate::analysis::advice::{Advice, Saving, WhatIf};
+use crate::analysis::advice::{Advice, Changes, Saving, WhatIf};
 use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
 use crate::analysis::fragmentation::{FragmentationOptions, FragmentationReport};
 use crate::analysis::leaks::{DeviceLeaks, LeakOptions, LeakReport};
@@ -68,7 +68,8 @@ const OOMS: usize = 10;
 /// # Errors
 /// Like the analyses that it runs.
 pub fn findings(devices: &Devices<'_>, cures: &BTreeMap<DeviceId, WhatIf<'_, '_>>) -> Result<String> {
-    let advice = cures.iter().map(|(&device, cures)| (device, cures.advice().cloned().collect())).collect();
+    let changes = |cures: &WhatIf<'_, '_>| Changes { advice: cures.advice().cloned().collect(), rescue: None };
+    let advice = cures.iter().map(|(&device, cures)| (device, changes(cures))).collect();
     let (options, leaks) = (TriageOptions::default(), LeakReport::of(devices, &LeakOptions::default())?);
     let report = TriageReport::without_advice(devices, &options, &leaks)?.with_advice(advice);
     let ooms = OomReport::of(devices, &OomOptions::default().explained(Some(OOMS)))?;

@@ -215,10 +215,15 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
     /// The bytes that the calls of each function that can be wrapped hold when the last forward pass before an instant
     /// ends, the most first.
     pub(crate) fn holders(&self, before: Instant) -> Vec<HeldByCalls> {
+        self.end_of_forward(before).map_or(Vec::new(), |instant| self.held_when(instant))
+    }
+
+    /// The same at an instant.
+    pub(crate) fn held_when(&self, instant: Instant) -> Vec<HeldByCalls> {
         let can_be_wrapped =
             |id: &FunctionId| self.choice.calls.function(*id).is_some_and(|it| self.can_be_wrapped(it));
-        let functions = || self.repeated_functions().into_iter().filter(can_be_wrapped).collect();
-        self.end_of_forward(before).map_or(Vec::new(), |instant| self.held_by_each(functions(), instant))
+        let functions = self.repeated_functions().into_iter().filter(can_be_wrapped).collect();
+        self.held_by_each(functions, instant)
     }
 
     /// Whether calls of a function can be checkpointed without changing other people's code, and whether that is plausible:

@@ -82,7 +82,8 @@ pub struct Edited {
 }
 
 impl Edited {
-    pub(in crate::simulation) fn unchanged(program: Program, origins: Vec<Option<u32>>) -> Self {
+    pub(in crate::simulation) fn recorded(program: Program) -> Self {
+        let origins = (0..program.allocations as u32).map(Some).collect();
         Self { program, origins, assumptions: Vec::new(), doubts: Vec::new(), moved: AllocationSet::default() }
     }
 

@@ -7,7 +7,7 @@ use super::search::{Found, Goal, Search, Sought, Tried};
 use crate::facts::device::Device;
 use crate::model::AllocatorSettings;
 use crate::simulation::changes::checkpointable::{Checkpointable, Holders};
-use crate::simulation::changes::{Editor, Lifetimes, LossFigures};
+use crate::simulation::changes::{Change, Edited, Editor, Lifetimes, LossFigures};
 use crate::simulation::{Program, Simulator, advisable, refuses, simulate};
 use crate::sorting::SortRows;
 use std::borrow::Cow;
@@ -96,14 +96,30 @@ impl<'d, 'a> Bench<'d, 'a> {
         is_better.then_some((plan, fits))
     }
 
+    /// Bytes that the program needs with these changes, as [`Plan::needs`]; `None` if they cannot be applied.
+    pub fn needs_with(&self, changes: &[Change], lives: &Lifetimes) -> Option<u64> {
+        let sought = Sought { lives: lives.clone(), ..self.sought.clone() };
+        let search = Search::new(&self.simulator, &self.editor, sought, &self.settings);
+        let program = search.program(changes).ok()?.program;
+        self.simulator.enough(&program, &self.simulator.settings, STEPS_OF_NEEDS)
+    }
+
+    /// The same for the unchanged program under other settings.
+    pub fn needs_under(&self, settings: &AllocatorSettings) -> Option<u64> {
+        let search = Search::new(&self.simulator, &self.editor, self.sought.clone(), &self.settings);
+        let program = search.program(&[]).ok()?.program;
+        self.simulator.enough(&program, settings, STEPS_OF_NEEDS)
+    }
+
     /// Completes the row of the unchanged program, which does not fit: a device that is large enough for it may also hold the
     /// free segments that the recorded `program` starts with. Then it needs what [`Simulator::run`] says. Returns whether it
     /// does.
     pub(super) fn needs_with_cache(&self, program: &Program, unchanged: &mut Plan) -> bool {
         let Self { simulator, sought, .. } = self;
-        let program = match &sought.repeat {
-            Some(repeat) => Cow::Owned(repeat.apply_to_recorded(program)),
-            None => Cow::Borrowed(program),
+        let program = match (&sought.repeat, &sought.sizes) {
+            (Some(repeat), _) => Cow::Owned(repeat.apply_to_recorded(program)),
+            (None, Some(sizes)) => Cow::Owned(sizes.apply(Edited::recorded(program.clone())).program),
+            (None, None) => Cow::Borrowed(program),
         };
         let (needs, has_cache) = simulator.enough_with_cache(&program, &simulator.settings, STEPS_OF_NEEDS);
         unchanged.needs = needs;

@@ -6,4 +6,6 @@ pub struct Failed {
     pub requests: usize,
     /// Of these, the number that match the simulated recording in place and size.
     pub equal: usize,
+    /// Whether the recording is simulated with the sizes of the one that failed; sizes that it did not reach are upper bounds.
+    pub is_resized: bool,
 }

@@ -6,15 +6,20 @@
 mod bench;
 mod failed;
 mod moves;
+mod need;
 mod plan;
 mod repeat;
 mod search;
+mod sizes;
 mod unfinished;
 
 pub(crate) use bench::Bench;
 pub use failed::Failed;
+pub(crate) use need::forward_before;
+pub use need::{Above, Need, Rest, STATES, Verdict};
 pub use plan::{Plan, PlannedChange};
 pub use search::Goal;
+pub(crate) use sizes::{Reference, Sizes};
 pub use unfinished::Unfinished;
 
 use crate::allocator::SizeRules;
@@ -81,6 +86,8 @@ pub struct DevicePlans {
     pub settings_tried: usize,
     /// Plans that reach the goal, the easiest first; empty if the unchanged program does.
     pub plans: Vec<Plan>,
+    /// Plans that an answer leaves out.
+    pub left_out: usize,
     /// If no plan fits, the closest one; `None` if none is closer than the unchanged program.
     pub nearest: Option<Plan>,
     /// Changes that cannot be simulated from this recording, with the reason.
@@ -95,6 +102,8 @@ pub struct DevicePlans {
     pub unfinished: Option<Unfinished>,
     /// Another recording of the program, which ran out of memory on this device, if there is one.
     pub failed: Option<Failed>,
+    /// What the program needs if it ran out of memory.
+    pub need: Option<Need>,
     /// Whether the recording has no complete step, and starts late or ends because another device ran out of memory: figures
     /// cover only the recorded part.
     pub is_partial: bool,
@@ -142,34 +151,41 @@ impl DevicePlans {
         device: &'d Device<'a>,
         options: &PlanOptions,
     ) -> Result<(Self, Option<Bench<'d, 'a>>)> {
-        Self::searched(device, options, STEPS)
+        Self::searched(device, options, None, STEPS)
+    }
+
+    /// The same as [`DevicePlans::of`] for the program with other sizes.
+    pub(crate) fn resized(device: &Device<'_>, options: &PlanOptions, sizes: Option<Sizes>) -> Result<Self> {
+        Ok(Self::searched(device, options, sizes, STEPS)?.0)
     }
 
     /// Searches for plans that would have made room for a failed request, for a line in other answers. `None` if no
     /// request failed, if the program needs no change, or if there is no prediction.
     pub fn of_failure(device: &Device<'_>) -> Option<Self> {
+        let (plans, _) = Self::after_failure(device)?;
+        plans.best().is_some_and(|best| !best.changes.is_empty()).then_some(plans)
+    }
+
+    /// The same with what it needs, and what further simulations of a completed program need. `None` if no request failed, or the
+    /// recording is too long for a line in other answers.
+    pub(crate) fn after_failure<'d, 'a>(device: &'d Device<'a>) -> Option<(Self, Option<Bench<'d, 'a>>)> {
         let has_failed = device.track.count_of(Action::Oom) > 0;
         let is_short = u64::from(device.history().entries()) * PLAYS_OF_A_LINE <= STEPS_OF_A_LINE;
         if device.id() <= HOST_DEVICE || !has_failed || !is_short {
             return None;
         }
-        let plans = Self::within(device, &PlanOptions::default(), STEPS_OF_A_LINE).ok()?;
-        plans.best().is_some_and(|best| !best.changes.is_empty()).then_some(plans)
-    }
-
-    /// Whether a search on a device that ran out of memory has a result: plans, or the closest one.
-    pub fn can_answer(device: &Device<'_>) -> bool {
-        Self::within(device, &PlanOptions::default(), 0).is_ok_and(|plans| plans.refused.is_none())
+        Self::searched(device, &PlanOptions::default(), None, STEPS_OF_A_LINE).ok()
     }
 
     /// Like [`DevicePlans::of`], within this many steps.
     fn within(device: &Device<'_>, options: &PlanOptions, steps: u64) -> Result<Self> {
-        Ok(Self::searched(device, options, steps)?.0)
+        Ok(Self::searched(device, options, None, steps)?.0)
     }
 
     fn searched<'d, 'a>(
         device: &'d Device<'a>,
         options: &PlanOptions,
+        sizes: Option<Sizes>,
         steps: u64,
     ) -> Result<(Self, Option<Bench<'d, 'a>>)> {
         let program = match program(device) {
@@ -182,13 +198,19 @@ impl DevicePlans {
             return Err(Error::Request(missing.to_owned()));
         };
         let goal = Goal::Device(capacity);
-        let (mut unfinished, mut repeat) = (None, None);
+        let (mut unfinished, mut repeat, mut failing) = (None, None, None);
         if !simulator.program.refusals.is_empty() {
             let (before, found, again) = match complete_steps(device, &simulator) {
                 Ok(found) => found,
-                Err(reason) => return Ok((Self::refused(device, reason), None)),
+                Err(reason) => {
+                    let need = Need::of(device, &simulator);
+                    let context = options.capacity.map(|total| simulator.context.within(total));
+                    let refused =
+                        Self { goal, need, capacity: Some(capacity), context, ..Self::refused(device, reason) };
+                    return Ok((refused, None));
+                }
             };
-            simulator.program = before;
+            failing = Some(std::mem::replace(&mut simulator.program, before));
             unfinished = Some(found);
             repeat = Some(again);
         }
@@ -222,16 +244,28 @@ impl DevicePlans {
             };
             return Ok((Self::refused(device, reason), None));
         }
-        let sought = Sought { goal, repeat, steps, lives: Lifetimes::default(), below: None };
+        let sought = Sought { goal, repeat, sizes, steps, lives: Lifetimes::default(), below: None };
         let context = options.capacity.map(|total| simulator.context.within(total));
         let generation = Generation::of(device, &simulator);
         let is_full_device = simulator.is_full_device;
         let mut bench = Bench::new(device, simulator, sought);
         bench.with_cache = with_cache;
         let searched = Self::reaching(device, &mut bench);
-        let plans = Self { unfinished, generation, capacity: Some(capacity), context, dropped_at_start, ..searched };
+        let high = searched.as_it_is.as_ref().map(|plan| searched.measure(plan));
+        let need = failing
+            .as_ref()
+            .zip(unfinished)
+            .and_then(|(program, unfinished)| Need::between(program, &bench.simulator, high, Above::Step(unfinished)));
+        let plans =
+            Self { unfinished, need, generation, capacity: Some(capacity), context, dropped_at_start, ..searched };
         if plans.fits && unfinished.is_some() && is_full_device {
-            return Ok((Self::refused(device, FITS_REPEATED), None));
+            // The step that failed differs from the last complete one: what it can still need bounds it all the same.
+            let simulator = failing.map(|program| Simulator { program, ..bench.simulator.clone() });
+            let rest = simulator.and_then(|simulator| Need::of(device, &simulator)).filter(|need| need.high.is_some());
+            let open = need.map(|need| Need { high: None, above: Above::Nothing(FITS_REPEATED), ..need });
+            let refused = Self::refused(device, FITS_REPEATED);
+            let need = rest.or(open);
+            return Ok((Self { need, goal, capacity: Some(capacity), context, ..refused }, None));
         }
         Ok((plans, Some(bench)))
     }
@@ -305,6 +339,7 @@ impl DevicePlans {
             fits: false,
             settings_tried: 0,
             plans: Vec::new(),
+            left_out: 0,
             nearest: None,
             not_played: Vec::new(),
             checkpoints_untried: false,
@@ -312,6 +347,7 @@ impl DevicePlans {
             is_cut: false,
             unfinished: None,
             failed: None,
+            need: None,
             is_partial: (history.completeness.has_baseline || another_failed(device))
                 && device.steps().map_or(true, |steps| steps.ends.is_empty()),
             generation: None,
@@ -341,7 +377,9 @@ impl DevicePlans {
         let is_sure = self.lacks.is_empty()
             && self.difference.as_ref().is_some_and(Difference::keeps_order)
             && self.unfinished.is_none();
-        if !plan.doubts.is_empty() || plan.is_tight {
+        let is_resized =
+            self.unfinished.is_some_and(|step| step.is_resized) || self.failed.is_some_and(|failed| failed.is_resized);
+        if !plan.doubts.is_empty() || plan.is_tight || is_resized {
             Trust::Uncertain
         } else if !plan.is_changed && plan.is_placed && is_sure {
             Trust::Exact
@@ -390,6 +428,6 @@ fn simulated_below(device: &Device<'_>, bytes: u64) -> DevicePlans {
         Err(reason) => return refused(reason),
     };
     let simulator = Simulator::new(device.track, program, None, None);
-    let sought = Sought { goal, repeat: None, steps: STEPS, lives: Lifetimes::default(), below: None };
+    let sought = Sought { goal, repeat: None, sizes: None, steps: STEPS, lives: Lifetimes::default(), below: None };
     DevicePlans::reaching(device, &mut Bench::new(device, simulator, sought))
 }

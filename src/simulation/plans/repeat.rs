@@ -1,5 +1,6 @@
 //! A program whose last step is repeated.
 
+use super::sizes::Sizes;
 use crate::simulation::changes::Edited;
 use crate::simulation::{Program, Step, StepKind};
 use std::collections::{HashMap, HashSet};
@@ -19,6 +20,8 @@ pub(crate) struct Repeat {
     pub frees: Vec<(u32, u32)>,
     /// Allocations that the step makes once for all following steps, such as optimizer states.
     pub once: HashSet<u32>,
+    /// The sizes with which it is repeated, if they differ.
+    pub sizes: Option<Sizes>,
 }
 
 impl Repeat {
@@ -73,8 +76,10 @@ impl Repeat {
                     StepKind::Alloc if once.contains(&it.allocation) => {}
                     StepKind::Alloc => {
                         let new = origins.len() as u32;
-                        origins.push(origin_of(&origins, it.allocation));
-                        steps.push(Step { allocation: new, ..*it });
+                        let origin = origin_of(&origins, it.allocation);
+                        origins.push(origin);
+                        let bytes = self.sizes.as_ref().map_or(it.bytes, |sizes| sizes.of(origin, it.bytes));
+                        steps.push(Step { allocation: new, bytes, ..*it });
                         // A variable receives its next value and releases the previous one.
                         let last = now.insert(it.allocation, new);
                         steps.extend(last.map(|last| free(last, it.entry)));
@@ -100,8 +105,7 @@ impl Repeat {
     }
 
     pub fn apply_to_recorded(&self, program: &Program) -> Program {
-        let origins = (0..program.allocations as u32).map(Some).collect();
-        self.apply(Edited::unchanged(program.clone(), origins)).program
+        self.apply(Edited::recorded(program.clone())).program
     }
 }
 

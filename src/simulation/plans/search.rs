@@ -2,6 +2,7 @@
 
 use super::moves::{CHECKPOINT, Moves, checkpoint, fewer_pieces, sparser, trouble_of};
 use super::repeat::Repeat;
+use super::sizes::Sizes;
 use crate::allocator::{Placement, SizeRules};
 use crate::model::{AllocatorSettings, SegmentType};
 use crate::parallel;
@@ -45,6 +46,8 @@ pub(super) struct Sought {
     pub goal: Goal,
     /// The step to repeat after the program, if it ends before the recording does.
     pub repeat: Option<Repeat>,
+    /// The sizes of its requests, if they differ from those of the recording.
+    pub sizes: Option<Sizes>,
     pub steps: u64,
     /// Changes to single blocks that every combination includes.
     pub lives: Lifetimes,
@@ -107,6 +110,7 @@ pub(super) struct Search<'s, 'd, 'a> {
     editor: &'s Editor<'d, 'a>,
     goal: Goal,
     repeat: Option<Repeat>,
+    sizes: Option<Sizes>,
     lives: Lifetimes,
     below: Option<u32>,
     /// The recorded ones first.
@@ -122,9 +126,9 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         sought: Sought,
         settings: &'s [AllocatorSettings],
     ) -> Self {
-        let Sought { goal, repeat, steps, lives, below } = sought;
+        let Sought { goal, repeat, sizes, steps, lives, below } = sought;
         let (left, tried) = (AtomicU64::new(steps), AtomicU64::new(0));
-        Self { simulator, editor, goal, repeat, lives, below, settings, left, tried }
+        Self { simulator, editor, goal, repeat, sizes, lives, below, settings, left, tried }
     }
 
     /// Settings alone, or else changes to the program, with what is known before.
@@ -165,16 +169,18 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
     pub fn program(&self, changes: &[Change]) -> Result<Changed<'s>, Refusal> {
         let recorded = &self.simulator.program;
         if changes.is_empty() && !self.changes_blocks() {
-            let program = match &self.repeat {
-                Some(repeat) => Cow::Owned(repeat.apply_to_recorded(recorded)),
-                None => Cow::Borrowed(recorded),
+            let program = match (&self.repeat, &self.sizes) {
+                (Some(repeat), _) => Cow::Owned(repeat.apply_to_recorded(recorded)),
+                (None, Some(sizes)) => Cow::Owned(sizes.apply(Edited::recorded(recorded.clone())).program),
+                (None, None) => Cow::Borrowed(recorded),
             };
             return Ok(Changed { program, assumptions: Vec::new(), doubts: Vec::new() });
         }
         let changed = self.editor.apply_with_lives(recorded, changes, &self.lives)?;
-        let Edited { program, assumptions, doubts, .. } = match &self.repeat {
-            Some(repeat) => repeat.apply(changed),
-            None => changed,
+        let Edited { program, assumptions, doubts, .. } = match (&self.repeat, &self.sizes) {
+            (Some(repeat), _) => repeat.apply(changed),
+            (None, Some(sizes)) => sizes.apply(changed),
+            (None, None) => changed,
         };
         Ok(Changed { program: Cow::Owned(program), assumptions, doubts })
     }
@@ -192,7 +198,8 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
             self.tried.fetch_add(1, Ordering::Relaxed);
             let settings = &self.settings[number];
             let (outcome, fits) = self.outcome(&program, settings, self.goal);
-            let is_predicted = self.repeat.is_some() || !changes.is_empty() || self.changes_blocks();
+            let is_predicted =
+                self.repeat.is_some() || self.sizes.is_some() || !changes.is_empty() || self.changes_blocks();
             let is_tight = fits && is_predicted && !self.leaves_room(&program, settings);
             let is_doubtful = !doubts.is_empty();
             let tried = Tried { changes: changes.to_vec(), settings: number, outcome, fits, is_tight, is_doubtful };

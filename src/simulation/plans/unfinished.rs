@@ -2,6 +2,7 @@
 //! repeated.
 
 use super::repeat::Repeat;
+use super::sizes::{Reference, Sizes};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::{Action, StackId};
@@ -11,7 +12,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 /// The simulated part of a recording that runs out of memory.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unfinished {
     /// The entry at which the last complete step before the failed request ends.
     pub end: u32,
@@ -19,6 +20,9 @@ pub struct Unfinished {
     pub requests: usize,
     /// Of these, the number that match the complete step in stack, order and size.
     pub equal: usize,
+    /// Whether the complete step is simulated with the sizes of the failed one; sizes that the failed step did not reach are upper
+    /// bounds.
+    pub is_resized: bool,
 }
 
 impl Unfinished {
@@ -41,8 +45,6 @@ const NONE: &str = "memviz found no complete training step before the first fail
                     unknown; record a step that fits, with a smaller batch";
 const OTHER: &str = "the request that fails does not occur in the complete steps before it, so what would have followed is \
                      unknown; record a step that fits, with a smaller batch";
-const OTHER_SIZES: &str = "the failed step requests sizes that differ from those of the complete steps before it, so what it would \
-                           have requested next is unknown; record a step that fits, with a smaller batch";
 const REFUSED_OTHERWISE: &str = "in simulation, the failed request succeeds: something that is not recorded made it fail, such \
                                  as torch.cuda.set_per_process_memory_fraction";
 
@@ -66,11 +68,20 @@ pub(super) fn complete_steps(
         place.is_some_and(|place| complete.0[place].bytes == request.bytes)
     };
     let equal = failed.0.iter().zip(&places).filter(|&pair| is_equal(pair)).count();
-    let unfinished = Unfinished { end: step.end, requests: failed.0.len(), equal };
+    let matched = places.iter().flatten().count();
+    let mut unfinished = Unfinished { end: step.end, requests: failed.0.len(), equal, is_resized: false };
+    let mut repeat = repeat(device, step.clone(), refused, &failed, &complete, &places);
     if !unfinished.is_alike() {
-        return Err(OTHER_SIZES);
+        if (failed.0.len() - matched) * MOST_OTHER > failed.0.len() {
+            return Err(OTHER);
+        }
+        unfinished.is_resized = true;
+        let reference = complete.0.iter().filter_map(|request| request.reference(device));
+        let pairs = failed.0.iter().zip(&places).filter_map(|(request, place)| {
+            Some((complete.0[(*place)?].reference(device)?.allocation, request.bytes.unsigned_abs()))
+        });
+        repeat.sizes = Some(Sizes::at_most(reference, pairs));
     }
-    let repeat = repeat(device, step.clone(), refused, &failed, &complete, &places);
     Ok((simulator.program.up_to(step.end), unfinished, repeat))
 }
 
@@ -117,6 +128,15 @@ struct Request {
 }
 
 struct Requests(Vec<Request>);
+
+impl Request {
+    /// What another run of the program tells about the size of this request.
+    fn reference(&self, device: &Device<'_>) -> Option<Reference> {
+        let allocation = *device.history().links.get(self.entry as usize)?;
+        device.track.allocation(allocation as usize)?;
+        Some(Reference::of(device, allocation, self.bytes.unsigned_abs()))
+    }
+}
 
 impl Requests {
     fn of(track: Track<'_>, entries: Range<u32>) -> Self {
@@ -177,7 +197,7 @@ fn repeat(
         let place = places[next..].iter().flatten().next();
         place.map_or(step.end, |&place| complete.0[place].entry)
     };
-    let mut repeat = Repeat { entries: step.clone(), frees: Vec::new(), once: HashSet::new() };
+    let mut repeat = Repeat { entries: step.clone(), frees: Vec::new(), once: HashSet::new(), sizes: None };
     for (index, block) in (0u32..).zip(&history.allocations) {
         let is_of_step = step.start < block.born && block.born <= step.end;
         if !is_of_step || block.freed <= step.end {

@@ -1,12 +1,14 @@
 //! `memviz fit` of one recording for people.
 
 use super::words;
+use crate::analysis::advice::{Advice, Rescue};
 use crate::analysis::fit::{FIRST, FitFix, FitPlans, FitTogether};
 use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
 use crate::report::common::fixes::change;
 use crate::report::common::notes::device_name;
+use crate::report::common::words::count;
 use crate::report::simulate::words as simulate;
 use crate::simulation::plans::{DevicePlans, Plan};
 use unicode_width::UnicodeWidthStr;
@@ -22,22 +24,48 @@ const BESIDE_FROM: usize = 56;
 pub(crate) fn document(sources: &[Source<'_>], report: &FitPlans) -> Document {
     let Some((&last, others)) = sources.split_last() else { return Document::default() };
     let combined = report.together.iter().zip(&report.with_plan);
-    let devices = report.plans.devices.iter().zip(report.fixes.iter().zip(combined));
-    let mut document =
-        Document::devices("What makes it fit:", last, devices, |document, (device, (cures, (together, with_plan)))| {
-            plans(document, device, cures, [together.as_ref(), with_plan.as_ref()]);
-        });
+    let fixes = report.fixes.iter().zip(&report.rescues);
+    let devices = report.plans.devices.iter().zip(fixes.zip(combined));
+    let mut document = Document::devices(
+        "What makes it fit:",
+        last,
+        devices,
+        |document, (device, ((cures, rescue), (together, with_plan)))| {
+            plans(document, device, (cures, rescue.as_ref()), [together.as_ref(), with_plan.as_ref()]);
+        },
+    );
     document.advice_for_simulation(last);
     document.first(|document| others.iter().for_each(|&source| document.file_notes(source)));
     document
 }
 
-fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitFix], combined: [Option<&FitTogether>; 2]) {
+fn plans(
+    document: &mut Document,
+    device: &DevicePlans,
+    (cures, rescue): (&[FitFix], Option<&Rescue>),
+    combined: [Option<&FitTogether>; 2],
+) {
     document.title(format!("{}: {}", device_name(device.device), words::headline_with(device, cures, combined)));
     document.facts(words::facts(device));
     document.notes(words::limits(device));
-    first_cures(document, device, cures, combined);
+    match rescue {
+        Some(rescue) => {
+            let advice: Vec<Advice> = cures.iter().map(|cure| cure.advice.clone()).collect();
+            document.rescue(rescue, &advice, false);
+        }
+        None => first_cures(document, device, cures, combined),
+    }
+    if device.left_out > 0 {
+        document.fact(format!("{} not shown; --all lists them", count(device.left_out as u64, "more plan")));
+    }
     let Some(as_it_is) = &device.as_it_is else { return };
+    let with_plan = combined[1];
+    let cured = with_plan.and_then(|together| together.plan.as_ref());
+    // After a failed request, people look for the change first.
+    let is_code_first = device.need.is_some();
+    if is_code_first {
+        code(document, device, with_plan);
+    }
     document.gap();
     let mut table = Table::new([
         Column::right(12, "needs"),
@@ -78,14 +106,25 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitFix], combin
     if all.into_iter().any(|plan| plan.outcome.retries > 0) {
         document.wide(DETAILS_FROM, |document| document.legend(simulate::RETRIES));
     }
-    let with_plan = combined[1];
-    let cured = with_plan.and_then(|together| together.plan.as_ref());
-    let changes = words::changes(device, cured);
-    if !changes.is_empty() {
+    if !words::changes(device, cured).is_empty() {
         document.wide(RECOMPUTE_FROM, |document| document.legend(words::TIMES));
         document.legends(words::uncertain(device, with_plan));
     }
-    for change in changes {
+    if !is_code_first {
+        code(document, device, with_plan);
+    }
+    let assumed = words::assumptions(device, cured).into_iter().map(|line| format!("assumed: {line}"));
+    let below: Vec<String> = assumed.chain(words::not_played(device)).collect();
+    if !below.is_empty() {
+        document.gap();
+    }
+    document.legends(below);
+}
+
+/// The code of all changes, and of the settings.
+fn code(document: &mut Document, device: &DevicePlans, with_plan: Option<&FitTogether>) {
+    let cured = with_plan.and_then(|together| together.plan.as_ref());
+    for change in words::changes(device, cured) {
         let (place, line) = words::code(change);
         document.gap();
         document.fact(format!("for {}, {place}:", words::short(&change.change)));
@@ -97,12 +136,6 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitFix], combin
         document.fact(place);
         document.code(4, [export]);
     }
-    let assumed = words::assumptions(device, cured).into_iter().map(|line| format!("assumed: {line}"));
-    let below: Vec<String> = assumed.chain(words::not_played(device)).collect();
-    if !below.is_empty() {
-        document.gap();
-    }
-    document.legends(below);
 }
 
 /// The first few cures, each with whether it is enough, and all of these together.

@@ -18,6 +18,7 @@ use crate::analysis::fit::{FitFix, FitPlans, FitTogether};
 use crate::report::common::document::Document;
 use crate::report::common::fixes::AdviceRow;
 use crate::report::common::json::InputHead;
+use crate::report::common::need::FitNeed;
 use crate::report::common::no_commands;
 use crate::report::{Answer, Rows, Source};
 use crate::simulation::Trust;
@@ -94,6 +95,7 @@ fn device(
         cures_together: several.map(together),
         cures_with_plan: with_plan.map(together),
         search: device.refused.is_none().then(|| device.into()),
+        need: device.need.as_ref().zip(device.capacity).map(|(need, capacity)| FitNeed::of(need, capacity)),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::analysis::fit::{FIRST, FitFix, FitTogether};
 use crate::model::bytes::Bytes;
 use crate::report::common::notes::{self, duration};
 use crate::report::common::words::{count, kept, listed};
-use crate::report::common::{code_change, fixes};
+use crate::report::common::{code_change, fixes, need};
 use crate::report::simulate::words as simulate;
 use crate::simulation::changes::Change;
 use crate::simulation::plans::{DevicePlans, Plan, PlannedChange};
@@ -19,7 +19,10 @@ const AND: &str = " + ";
 /// The first line about a device, without its name, if no cure is enough.
 fn headline(device: &DevicePlans, cures: &[FitFix], combined: [Option<&FitTogether>; 2]) -> String {
     if let Some(reason) = &device.refused {
-        return format!("no plan: {reason}");
+        return match (&device.need, device.capacity) {
+            (Some(bounds), Some(capacity)) => need::verdict(bounds, capacity),
+            _ => format!("no plan: {reason}"),
+        };
     }
     let needed = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
     let there = room_of(device, needed);
@@ -312,10 +315,15 @@ fn generation(generation: &Result<Generation, &'static str>) -> String {
     )
 }
 
+/// How sizes that a failed step did not reach are simulated.
+const RESIZED: &str = ", and the others have the sizes of the one that failed; sizes that it did not reach are upper bounds, so figures \
+                       are, too";
+
 /// The simulations, and the result of settings alone.
 pub fn facts(device: &DevicePlans) -> Vec<String> {
     let mut lines: Vec<String> =
         device.capacity.zip(device.context).map(|(capacity, context)| kept(capacity, context)).into_iter().collect();
+    lines.extend(device.need.as_ref().filter(|_| device.refused.is_some()).map(need::because));
     if let Some(difference) = &device.difference {
         lines.push(if difference.is_none() {
             // The figures below do not have the recorded addresses.
@@ -331,18 +339,22 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
     }
     if let Some(failed) = device.failed {
         lines.push(format!(
-            "the device is the one on which the other run ran out of memory; {} before the failure match this recording",
+            "the device is the one on which the other run ran out of memory; {} before the failure match this recording{}",
             match failed.requests {
                 all if all == failed.equal => format!("all {all} of its requests"),
                 all => format!("{} of its {}", failed.equal, count(all as u64, "request")),
-            }
+            },
+            if failed.is_resized { RESIZED } else { "" }
         ));
     }
     if let Some(unfinished) = device.unfinished {
         lines.push(format!(
             "the program runs out of memory: the failed step is simulated as a repetition of the last complete one, which ends \
-             at entry {} ({} of its {} requests match)",
-            unfinished.end, unfinished.equal, unfinished.requests
+             at entry {} ({} of its {} requests match){}",
+            unfinished.end,
+            unfinished.equal,
+            unfinished.requests,
+            if unfinished.is_resized { RESIZED } else { "" }
         ));
     }
     lines.extend(device.generation.as_ref().map(generation));

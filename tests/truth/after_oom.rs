@@ -1,0 +1,151 @@
+//! What memviz says after a failed request, compared with the same programs on devices that are large enough.
+
+use crate::support::{assert_none, corpus, open, read_text};
+use memviz::analysis::advice::{Measure, Simulate};
+use memviz::analysis::fit::plans_beside;
+use memviz::analysis::oom::OomOptions;
+use memviz::analysis::triage::TriageOptions;
+use memviz::report::{Answer, Source, TextStyle};
+use memviz::simulation::plans::{Above, Need, PlanOptions, Verdict};
+use serde_json::Value;
+use std::path::Path;
+
+const FAMILIES: &str = "fixtures/families";
+const MORE_FAMILIES: &str = "../shared/families/rec";
+/// Lines of a terminal, and its columns.
+const SCREEN: (usize, usize) = (24, 80);
+
+/// Recordings of the project that end in a failed request.
+const FAILED: [&str; 10] = [
+    "families/oom_bert_fp16_60",
+    "families/oom_moe_85",
+    "snapshots/oom",
+    "snapshots/oom_caught",
+    "snapshots/oom_capped",
+    "snapshots/oom_expandable",
+    "snapshots/oom_forward",
+    "snapshots/oom_t201",
+    "snapshots/oom_t215",
+    "snapshots/oom_t231",
+];
+
+fn need(path: &str) -> Need {
+    let plans = open(path).plan(&PlanOptions::default()).unwrap();
+    plans.devices[0].need.unwrap_or_else(|| panic!("{path}: no bounds"))
+}
+
+/// `max_memory_allocated()` and `max_memory_reserved()` of a whole run.
+fn counted(folder: &str) -> (u64, u64) {
+    let truth: Value = serde_json::from_str(&read_text(&format!("{folder}/truth.json"))).unwrap();
+    let of = |name: &str| truth["devices"][0][name].as_u64().unwrap();
+    (of("max_memory_allocated"), of("max_memory_reserved"))
+}
+
+/// Whether bounds hold what a program needs: at least what it allocates at once, and no more than it reserves.
+fn holds(need: Need, (allocated, reserved): (u64, u64)) -> bool {
+    need.low <= allocated && need.high.is_none_or(|high| high >= reserved)
+}
+
+#[test]
+fn bounds_hold_what_the_whole_run_needs() {
+    for (failed, whole) in [("oom_bert_fp16_60", "b_bert_fp16_08"), ("oom_moe_85", "b_moe_08")] {
+        let need = need(&format!("{FAMILIES}/{failed}/snapshot.pickle.gz"));
+        let counted = counted(&format!("{FAMILIES}/{whole}"));
+        assert!(holds(need, counted), "{failed}: {need:?}, {counted:?}");
+        assert!(need.high.is_some(), "{failed}: backward has begun, or a complete step is known");
+        assert_eq!(need.verdict(need.low - 1), Verdict::CannotFit);
+    }
+}
+
+#[test]
+fn bounds_of_other_families_hold() {
+    if corpus().is_none() {
+        return;
+    }
+    let mut wrong = Vec::new();
+    for family in ["bert_fp16", "gnn", "hf_trainer", "mamba", "moe", "nanogpt", "sd_unet"] {
+        for part in [60, 85] {
+            let need = need(&format!("{MORE_FAMILIES}/oom_{family}_{part}/snapshot.pickle.gz"));
+            let counted = counted(&format!("{MORE_FAMILIES}/b_{family}_08"));
+            if !holds(need, counted) {
+                wrong.push(format!("{family}, {part}%: {need:?}, {counted:?}"));
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
+/// A run with half the batch bounds what the failed one needs.
+#[test]
+fn a_run_with_another_batch_bounds_the_failed_one() {
+    let failed = open(&format!("{FAMILIES}/oom_bert_fp16_60/snapshot.pickle.gz"));
+    let counted = counted(&format!("{FAMILIES}/b_bert_fp16_08"));
+    for batch in ["04", "16"] {
+        let other = open(&format!("{FAMILIES}/b_bert_fp16_{batch}/snapshot.pickle.gz"));
+        let plans = plans_beside(&failed.devices(), &other.devices(), &PlanOptions::default()).unwrap();
+        let need = plans.devices[0].need.unwrap();
+        assert!(matches!(need.above, Above::Recording(failed) if failed.is_resized), "{need:?}");
+        assert!(holds(need, counted), "batch {batch}: {need:?}, {counted:?}");
+    }
+}
+
+/// A first screen names the fixes, each with what it does for the request, and fits a terminal.
+#[test]
+fn the_first_screen_answers_whether_it_fits() {
+    for name in FAILED {
+        let path = format!("fixtures/{name}/snapshot.pickle.gz");
+        let recording = open(&path);
+        let report = recording.triage(&TriageOptions::default()).unwrap();
+        let rescue = report.devices[report.first].rescue.as_ref().unwrap_or_else(|| panic!("{name}: no answer"));
+        assert!(rescue.need.low > 0, "{name}");
+        let mut text = Vec::new();
+        let style = TextStyle { width: Some(SCREEN.1), color: false, advice: true };
+        report.text(Source { path: "snapshot.pickle", recording: &recording }, style, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.lines().count() <= SCREEN.0, "{name}: {} lines\n{text}", text.lines().count());
+    }
+}
+
+/// Deleting the model's output is enough: 6.88 of 7.56 GiB.
+#[test]
+fn a_fix_that_suffices_is_said_to() {
+    let report =
+        open("fixtures/snapshots/oom/snapshot.pickle.gz").oom(&OomOptions::default().cures(Some(Simulate::All)));
+    let device = &report.unwrap().devices[0];
+    let rescue = device.rescue.as_ref().unwrap();
+    let enough = |way: &&memviz::analysis::advice::Way| way.effect.served.is_some_and(|bytes| bytes <= rescue.capacity);
+    let fixes: Vec<&str> = rescue
+        .ways
+        .iter()
+        .filter(enough)
+        .filter_map(|way| match way.change {
+            Measure::Fix(place) => Some(device.cures[place].kind.name()),
+            _ => None,
+        })
+        .collect();
+    assert!(fixes.contains(&"kept_outputs"), "{fixes:?}");
+    assert!(rescue.ways.iter().any(|way| matches!(way.change, Measure::Checkpoint(_))), "activations hold 75%");
+    assert!(rescue.ways.is_sorted_by_key(|way| way.effect.served.is_none()));
+}
+
+/// Programs from public reports: what keeps a second attempt from succeeding, and whose pool has no room.
+#[test]
+fn pools_and_second_attempts_are_named() {
+    for (name, cause, kind) in
+        [("mempool_oom", "private_pool", "in_private_pool"), ("retry_after_oom", "capacity", "kept_since")]
+    {
+        let path = format!("../shared/reports/{name}.pickle");
+        if corpus().is_none() || !Path::new(&path).exists() {
+            return;
+        }
+        let recording = open(&path);
+        let report = recording.oom(&OomOptions::default()).unwrap();
+        let mut json = Vec::new();
+        report.json(Source { path: &path, recording: &recording }, &mut json).unwrap();
+        let answer: Value = serde_json::from_slice(&json).unwrap();
+        let ooms = answer["devices"][0]["ooms"].as_array().unwrap();
+        assert_eq!(ooms[0]["cause"], cause);
+        let last = ooms.last().unwrap()["evidence"].as_array().unwrap();
+        assert!(last.iter().any(|evidence| evidence["kind"] == kind), "{name}: {last:#?}");
+    }
+}
