@@ -9,6 +9,7 @@ mod exports;
 mod families;
 mod fit;
 mod h100;
+mod holders;
 mod inferred_rules;
 mod layout;
 mod plan;

@@ -30,7 +30,7 @@ const NOTABLE_PART: u64 = 50;
 /// Least number of blocks that a module's attribute has held, for each one that it holds at once.
 const LEAST_SET: usize = 2;
 /// Outputs of a call are reported if they hold N times as much.
-const PART_OF_OUTPUT: u64 = 15;
+const PART_OF_OUTPUT: u64 = 20;
 /// Least number of elements of a list, and of calls of the model that each of them outlives, if it collects results.
 const LEAST_ELEMENTS: usize = 4;
 /// A view is small if it sees at most 1/N of its storage.
@@ -95,8 +95,7 @@ fn mistake(device: &Device<'_>, calls: &ModelCalls, block: &Block<'_>) -> Option
     let all = |is_it: fn(&HeldBy) -> bool| block.holders.iter().all(|holder| is_it(holder));
     let first = block.holders.first()?;
     if all(is_of_exception) {
-        let end = first.path.find(".__traceback__").unwrap_or(first.path.len());
-        return Some((Mistake::Exception, group(&first.path[..end])));
+        return Some((Mistake::Exception, group(exception(first).unwrap_or(&first.path))));
     }
     if all(|holder| holder.root == "unreachable" && holder.variable != "tensor") {
         return Some((Mistake::Cycle, first.variable.clone()));
@@ -135,6 +134,11 @@ fn mistake(device: &Device<'_>, calls: &ModelCalls, block: &Block<'_>) -> Option
 
 fn is_of_exception(holder: &HeldBy) -> bool {
     holder.root == "exception" || holder.path.contains(".__traceback__")
+}
+
+/// The path of the exception whose traceback is on a path.
+fn exception(holder: &HeldBy) -> Option<&str> {
+    holder.path.find(".__traceback__").map(|end| &holder.path[..end])
 }
 
 /// The call of a model that makes what is born at an instant.
@@ -210,8 +214,17 @@ fn finding(
             vec!["gc.collect()  # or set the attribute that closes the cycle to None".to_owned()],
         ),
     };
-    let freed =
-        |block: &&Block<'_>, bound: bool| Some((block.index, end_of(device, held, calls, mistake, block, bound)?));
+    // The last block that each exception keeps.
+    let mut failed: HashMap<&str, Instant> = HashMap::new();
+    for block in blocks {
+        if let Some(exception) = block.holders.first().and_then(|holder| exception(holder)) {
+            let last = failed.entry(exception).or_default();
+            *last = block.made.born.max(*last);
+        }
+    }
+    let freed = |block: &&Block<'_>, bound: bool| {
+        Some((block.index, end_of(device, held, calls, mistake, (block, &failed), bound)?))
+    };
     let lives = |bound: bool| Lifetimes {
         freed: blocks.iter().filter_map(|block| freed(block, bound)).collect(),
         ..Lifetimes::default()
@@ -236,7 +249,7 @@ fn end_of(
     held: &Held<'_>,
     calls: &ModelCalls,
     mistake: Mistake,
-    block: &Block<'_>,
+    (block, failed): (&Block<'_>, &HashMap<&str, Instant>),
     bound: bool,
 ) -> Option<Instant> {
     let call = of_instant(calls, block.made.born);
@@ -246,10 +259,12 @@ fn end_of(
             held.instants.iter().filter(lives).map(|&(instant, _)| instant).min()?
         }
         Mistake::Collection => call?.until,
+        // The function that failed did not go on.
+        Mistake::Exception => *failed.get(exception(block.holders.first()?)?)?,
         Mistake::Output if bound => calls.all.iter().find(|call| call.start >= block.made.born)?.start,
         _ => {
             let backward = call.and_then(|call| call.backward.as_ref()).map(|backward| backward.end);
-            backward.unwrap_or_else(|| returned(device, block.index, &block.made))
+            backward.unwrap_or_else(|| returned(device, block.index, &block.made, bound))
         }
     };
     (end < block.made.freed).then_some(end)
@@ -287,32 +302,41 @@ fn freed_at_once(device: &Device<'_>, calls: &ModelCalls, blocks: &[&Block<'_>])
     let stacks: HashSet<StackId> = blocks.iter().map(|block| device.track.stack_of(block.index as usize)).collect();
     let all = device.allocations_by(|stack| stacks.contains(&stack));
     let of_call = all.filter(|(_, made, _)| of_instant(calls, made.born).is_some());
-    let ended = of_call.map(|(index, made, _)| (index, returned(device, index, made), made.freed));
+    let ended = of_call.map(|(index, made, _)| (index, returned(device, index, made, true), made.freed));
     ended.filter(|&(_, end, freed)| end < freed).map(|(index, end, _)| (index, end)).collect()
 }
 
 /// The first instant after a block's allocation at which the module that allocated it is no longer running in this call, or the
-/// function of the program: an entry with another way into it.
-fn returned(device: &Device<'_>, index: u32, made: &Allocation) -> Instant {
+/// function of the program: an entry with another way into it. Unless this is a bound, a module that goes back to an earlier line
+/// counts as called again: a loop calls its layers by the same way.
+fn returned(device: &Device<'_>, index: u32, made: &Allocation, bound: bool) -> Instant {
     let (track, sites) = (device.track, device.sites());
-    let frames =
-        |stack: StackId| -> Vec<FrameId> { track.snapshot.stacks.frame_ids(stack).iter().rev().copied().collect() };
+    let (stacks, strings) = (&track.snapshot.stacks, &track.snapshot.strings);
+    let frames = |stack: StackId| -> Vec<FrameId> { stacks.frame_ids(stack).iter().rev().copied().collect() };
     let own = frames(track.stack_of(index as usize));
-    let strings = &track.snapshot.strings;
     let is_forward = |&frame: &FrameId| {
-        let name = track.snapshot.stacks.frame(frame).map_or("", |frame| strings.get(frame.name));
+        let name = stacks.frame(frame).map_or("", |frame| strings.get(frame.name));
         name == "forward" && sites.kind(frame) != FrameKind::Torch
     };
     let module = own.iter().rposition(is_forward).or_else(|| own.iter().rposition(|&frame| sites.is_own(frame)));
     let Some(depth) = module.filter(|&depth| depth > 0) else {
         return made.freed;
     };
+    let line = |frame: FrameId| stacks.frame(frame).map_or(0, |frame| frame.line);
+    let mut last = line(own[depth]);
     let is_outside = |&entry: &u32| {
         let stack = track.stack(entry);
-        stack != StackId::EMPTY && sites.has_python(stack) && {
-            let other = frames(stack);
-            other.len() <= depth || other[..depth] != own[..depth]
+        if stack == StackId::EMPTY || !sites.has_python(stack) {
+            return false;
         }
+        let other = frames(stack);
+        if other.len() <= depth || other[..depth] != own[..depth] {
+            return true;
+        }
+        let now = line(other[depth]);
+        let is_again = !bound && now < last;
+        last = now;
+        is_again
     };
     (made.born..track.entries()).find(is_outside).unwrap_or(made.freed)
 }
@@ -335,10 +359,12 @@ fn most_at_once<'b>(all: impl Iterator<Item = &'b Allocation>) -> Bytes {
 pub(super) fn confirm(device: &Device<'_>, finding: &mut Finding) -> bool {
     let (Some(held), RuleKind::AccumulatingMetrics) = (device.held(), finding.kind) else { return true };
     let Some(changed) = finding.fixes.first().and_then(|fix| fix.edit.only_lives()) else { return true };
-    let (mut views, mut all) = (0, 0);
+    let (mut views, mut all, mut of_exceptions) = (0, 0, 0);
     let mut known: Vec<(&HeldBy, bool)> = Vec::new();
     for index in changed.changed() {
         let HeldAs::Held(storage) = held.get(index as usize) else { continue };
+        // That is a finding of its own.
+        of_exceptions += usize::from(held.holders(storage).all(is_of_exception));
         let is_plain = |holder: &&HeldBy| holder.kind == HolderKind::Variable && !holder.library;
         let Some(holder) = held.holders(storage).find(is_plain) else { continue };
         all += storage.bytes;
@@ -346,6 +372,9 @@ pub(super) fn confirm(device: &Device<'_>, finding: &mut Finding) -> bool {
         known.push((holder, device.history().allocations[index as usize].freed == NEVER));
     }
     let is_returned = |(holder, stays): &&(&HeldBy, bool)| *stays && holder.root == "global" && !holder.grows;
+    if of_exceptions * 2 > known.len() {
+        return false;
+    }
     if !known.is_empty() && known.iter().filter(is_returned).count() * 2 > known.len() {
         return false;
     }
@@ -393,6 +422,7 @@ fn second_optimizer(blocks: &[Block<'_>]) -> Option<Finding> {
         names.iter().map(|(variable, _)| name(variable)).collect::<Vec<&str>>().join(separator)
     };
     let short = list(", ", |name| name.rsplit('.').next().unwrap_or(name));
+    let hold = if names.len() == 1 { "holds" } else { "hold" };
     let held = Bytes(bytes(old.iter().map(|(block, _)| &block.made)));
     let lives = Lifetimes {
         freed: old
@@ -406,7 +436,7 @@ fn second_optimizer(blocks: &[Block<'_>]) -> Option<Finding> {
         kind: RuleKind::Held,
         line: names.iter().rev().find_map(|(_, frame)| *frame),
         evidence: format!(
-            "{} hold {held} of optimizer state for parameters that {latest} trains now",
+            "{} {hold} {held} of optimizer state for parameters that {latest} trains now",
             list(" and ", |name| name)
         ),
         cost: None,

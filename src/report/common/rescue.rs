@@ -2,7 +2,7 @@
 
 use super::document::{Document, Tone};
 use super::words::{count, listed};
-use super::{code_change, cures, need};
+use super::{code_change, fixes, need};
 use crate::analysis::advice::{Advice, Effect, Measure, Rescue, Way};
 use crate::model::bytes::Bytes;
 use crate::report::fit::single::words as plans;
