@@ -7,7 +7,7 @@ from model import build, train
 
 import torch_memviz
 
-with torch_memviz.record("run.pickle") as recorder:
+with torch_memviz.record("run.pickle", holders=False) as recorder:
     model, optimizer = build()
     for _ in range(2):
         with recorder.step():

@@ -103,7 +103,8 @@ fn failed(document: &mut Document, oom: &Oom, cures: &[Cure]) {
     document.fact(format!("{}, from the {}", oom_words::requester(oom), oom_words::serving(oom)));
     document.frames(6, &oom.request.stack);
     document.facts(oom_words::request(oom));
-    if !oom.advice.is_empty() {
+    // What corrects a leak is below, with what these would do.
+    if !oom.advice.is_empty() && oom.cause != Cause::Leak {
         document.section(match (oom.advice.iter().any(Advice::helps), oom.advice.iter().all(Advice::helps)) {
             (_, true) => "What would have helped",
             (false, _) => "What would not have helped",
