@@ -81,7 +81,9 @@ fn of_story(folder: &str, input: &str, client: &mut Client) -> Question {
         format!("{}:{}", file.rsplit('/').next().unwrap(), culprit["line"])
     };
     let lines: Vec<String> = [story["culprit"].clone()].iter().chain(&also).map(line).collect();
-    let cure = answer.split_once("What to change").map(|(_, cure)| cure).unwrap_or_default();
+    // After a failed request, the fixes are those with which it may succeed.
+    let cure = ["What to change", "Will it fit"].iter().find_map(|title| answer.split_once(title));
+    let cure = cure.map(|(_, cure)| cure).unwrap_or_default();
     let named = lines.iter().find(|line| answer.contains(line.as_str()));
     let named = named.unwrap_or_else(|| panic!("{name}: none of {lines:?} in\n{answer}")).clone();
     let words = CURES.iter().find(|(kind, _)| *kind == story["story"]).unwrap().1;
