@@ -431,6 +431,7 @@ proptest! {
                 let free = capacity - reserved;
                 // Memory of other pools would do, but a private pool cannot use it.
                 let is_elsewhere = oom.request.pool.is_some_and(|pool| pool != DEFAULT_POOL)
+                    && oom.serving.largest_usable < entry.size
                     && free + of_pool < oom.request.driver_bytes
                     && free + figures.inactive >= oom.request.driver_bytes;
                 let cause = match (is_elsewhere, hopeless) {
