@@ -14,12 +14,12 @@ use super::graphs::Graphs;
 use super::model_calls::{ModelCall, ModelCalls, born_in};
 use super::retained::retained;
 use super::rules::Evidence;
+use super::stacks::may_be_workspace;
 use super::variables::Function;
 use super::whole_copies;
 use super::without_backward::keep_graphs;
 use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
-use crate::facts::training::workspace::is_workspace_size;
 use crate::facts::training::{Category, Phase, PlaceId, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
@@ -100,14 +100,6 @@ fn outliving<'c>(device: &Device<'_>, calls: &[&'c ModelCall], passes: &[Range<I
     let made = born_in(device, call.start, next.start.min(call.scope));
     let outlives = |&(index, made): &(u32, Allocation)| made.freed > after && !may_be_workspace(device, index, &made);
     Some(Kept { call, blocks: made.filter(outlives).collect() })
-}
-
-/// Whether a block has the size of a library's workspace and is the only one of its stack that is never freed: a leak repeats.
-fn may_be_workspace(device: &Device<'_>, index: u32, made: &Allocation) -> bool {
-    let stack = device.track.stack_of(index as usize);
-    let is_kept = |other: &Allocation| other.freed == NEVER && other.requested == made.requested;
-    let kept = || device.allocations_by(|other| other == stack).filter(|(_, other, _)| is_kept(other)).count();
-    made.freed == NEVER && is_workspace_size(made.requested) && kept() == 1
 }
 
 /// Intermediates of a line with a small result among what outlives two more calls: `(a - b).abs().mean()` keeps the difference. No

@@ -2,7 +2,9 @@
 
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
+use crate::facts::training::workspace::is_workspace_size;
 use crate::model::{FrameId, StackId};
+use crate::replay::{Allocation, NEVER};
 
 pub(super) struct Marked(Vec<Option<FrameId>>);
 
@@ -47,4 +49,12 @@ pub(super) fn common_line(device: &Device<'_>, stacks: &[StackId]) -> Option<Fra
     }
     let own = shared.iter().copied().find(|&frame| device.sites().is_own(frame));
     own.or_else(|| device.sites().site_frame(first))
+}
+
+/// Whether a block has the size of a library's workspace and is the only one of its stack that is never freed: a leak repeats.
+pub(super) fn may_be_workspace(device: &Device<'_>, index: u32, made: &Allocation) -> bool {
+    let stack = device.track.stack_of(index as usize);
+    let is_kept = |other: &Allocation| other.freed == NEVER && other.requested == made.requested;
+    let kept = || device.allocations_by(|other| other == stack).filter(|(_, other, _)| is_kept(other)).count();
+    made.freed == NEVER && is_workspace_size(made.requested) && kept() == 1
 }
