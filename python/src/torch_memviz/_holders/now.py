@@ -8,7 +8,7 @@ from .._recording import release
 from .graph import KINDS
 from .paths import node, path
 from .record import ordered
-from .walk import Held, walked
+from .walk import walked
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,7 @@ def holders() -> list[Holder]:
     """
     found = []
     with walked(release.torch()) as walk:
-        storages: dict[tuple[int, int], list[Held]] = {}
-        for held in walk.tensors:
-            storages.setdefault((held.device, held.address), []).append(held)
-        for (device, _), tensors in storages.items():
+        for (device, _), tensors in walk.storages().items():
             edges = ordered(walk.graph, tensors)
             found.append(
                 Holder(

@@ -62,10 +62,7 @@ class Holders:
             self._keep(found, at, requests)
 
     def _keep(self, found: Walk, at: str, requests: list[int]) -> None:
-        storages: dict[tuple[int, int], list[Held]] = {}
-        for held in found.tensors:
-            storages.setdefault((held.device, held.address), []).append(held)
-        largest = sorted(storages.items(), key=lambda one: -one[1][0].bytes)
+        largest = sorted(found.storages().items(), key=lambda one: -one[1][0].bytes)
         rows = [
             [*where, tensors[0].bytes, *self._row(found.graph, tensors, number < MOST_PLACES)]
             for number, (where, tensors) in enumerate(largest[:MOST_STORAGES])

@@ -52,6 +52,13 @@ class Walk:
     #: Tensors whose storage could not be read.
     unread: int
 
+    def storages(self) -> dict[tuple[int, int], list[Held]]:
+        """Return the tensors of each storage, by its device and address."""
+        found: dict[tuple[int, int], list[Held]] = {}
+        for held in self.tensors:
+            found.setdefault((held.device, held.address), []).append(held)
+        return found
+
 
 @contextlib.contextmanager
 def walked(torch: ModuleType, most_objects: int = MOST_OBJECTS, most_seconds: float = MOST_SECONDS) -> Iterator[Walk]:
