@@ -29,6 +29,8 @@ use std::collections::{HashMap, HashSet};
 const NOTABLE_PART: u64 = 50;
 /// Least number of blocks that a module's attribute has held, for each one that it holds at once.
 const LEAST_SET: usize = 2;
+/// Most sizes of about that of a block that its line makes: a cache has another one in each step.
+const MOST_SIZES: usize = 3;
 /// Outputs of a call are reported if they hold N times as much.
 const PART_OF_OUTPUT: u64 = 20;
 /// Least number of elements of a list, and of calls of the model that each of them outlives, if it collects results.
@@ -71,6 +73,7 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
         let part = if mistake == Mistake::Output { PART_OF_OUTPUT } else { 1 };
         most_at_once(blocks.iter().map(|block| &block.made)).0 / part >= least
             && (mistake != Mistake::Collection || is_collection(device, blocks))
+            && (mistake != Mistake::Attribute || is_repeated(device, calls, blocks))
     };
     let groups = groups.into_iter().filter(|((mistake, _), blocks)| is_notable(*mistake, blocks));
     let found = groups.map(|((mistake, path), blocks)| finding(device, held, calls, mistake, &path, &blocks));
@@ -154,9 +157,12 @@ fn is_set_anew(device: &Device<'_>, block: &Block<'_>) -> bool {
     let same =
         device.allocations_by(|other| other == stack).filter(|(_, made, _)| made.requested == block.made.requested);
     let same: Vec<&Allocation> = same.map(|(_, made, _)| made).collect();
+    let sizes: HashSet<u64> =
+        device.allocations_by(|other| other == stack).map(|(_, made, _)| made.requested).collect();
+    let comparable = sizes.iter().filter(|&&size| size >= block.made.requested / 2).count();
     let live = same.iter().filter(|made| made.born <= block.made.born && block.made.born < made.freed).count();
     let overlaps = same.iter().any(|made| made.born > block.made.born && made.born <= block.made.freed);
-    same.len() >= LEAST_SET * live.max(1) && overlaps
+    comparable <= MOST_SIZES && same.len() >= LEAST_SET * live.max(1) && overlaps
 }
 
 fn finding(
@@ -281,6 +287,13 @@ fn is_collection(device: &Device<'_>, blocks: &[&Block<'_>]) -> bool {
     };
     let is_plain = |stack: StackId| device.roles().role(stack) == Role::Plain;
     !device.allocations_by(is_plain).any(|(_, made, _)| is_joined(made))
+}
+
+/// Whether calls make blocks like these again and again: a cache is made once for each layer.
+fn is_repeated(device: &Device<'_>, calls: &ModelCalls, blocks: &[&Block<'_>]) -> bool {
+    let others = alike(device, calls, blocks);
+    let all = || blocks.iter().copied().chain(&others).map(|block| &block.made);
+    bytes(all()) / LEAST_SET as u64 >= most_at_once(all()).0
 }
 
 /// Blocks of the same lines and sizes that no walk has seen, and that outlive their calls as well.
@@ -408,8 +421,20 @@ fn second_optimizer(blocks: &[Block<'_>]) -> Option<Finding> {
     let (latest, states) = by_optimizer.iter().max_by_key(|(_, states)| newest(states))?;
     let parameters: HashSet<&str> = states.iter().map(|(_, parameter)| *parameter).collect();
     let begun = states.iter().map(|(block, _)| block.made.born).min()?;
+    // Two models may have parameters of the same names: then it is unknown which of them an optimizer has.
+    let is_parameter = |holder: &&HeldBy| holder.kind == HolderKind::Parameter;
+    let names: Vec<&str> = blocks
+        .iter()
+        .filter_map(|block| block.holders.first().copied().filter(is_parameter))
+        .map(|it| it.path.as_str())
+        .collect();
+    let is_ambiguous = |parameter: &str| {
+        let suffix = format!(".{}", parameter.split(']').next().unwrap_or(parameter));
+        names.iter().filter(|name| name.ends_with(&suffix)).count() != 1
+    };
     let is_replaced = |(optimizer, old): &(&&str, &Vec<(&Block<'_>, &str)>)| {
         *optimizer != latest
+            && !old.iter().any(|(_, parameter)| is_ambiguous(parameter))
             && old.iter().all(|(block, parameter)| block.made.born < begun && parameters.contains(parameter))
     };
     let (_, old) = by_optimizer.iter().filter(is_replaced).max_by_key(|(_, old)| old.len())?;
