@@ -60,6 +60,7 @@ OPTIONAL = (
     "/advice/0",
     "/evidence/0",
     "/categories/rows/0/evidence",
+    "/ooms/0/fit",
     "/ooms/0/peak",
     "/basis",
     "/pid",
