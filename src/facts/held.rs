@@ -99,9 +99,10 @@ fn note<'a>(
         let after = live.partition_point(|&(address, _)| address <= storage.address);
         let Some(&(address, index)) = after.checked_sub(1).and_then(|before| live.get(before)) else { continue };
         if storage.address - address < history.allocations[index].size.max(1) {
-            let is_reached = |storage: &HeldStorage| {
-                storage.holders.iter().any(|&holder| all[holder as usize].root != "unreachable")
-            };
+            // A library's function holds what it returns for a moment.
+            let is_variable = |holder: &HeldBy| holder.root != "unreachable" && !holder.library;
+            let is_reached =
+                |storage: &HeldStorage| storage.holders.iter().any(|&holder| is_variable(&all[holder as usize]));
             // A list that a comprehension builds is no variable yet.
             let is_worse =
                 matches!(of_allocation[index], HeldAs::Held(known) if is_reached(known) && !is_reached(storage));

@@ -39,7 +39,7 @@ const MAY_BE_AVERAGE: &str =
 type Block = (u32, Allocation);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Way {
+pub(super) enum Way {
     Loaded,
     /// `copy.deepcopy` of plain tensors.
     Copied,
@@ -318,7 +318,7 @@ fn requested(blocks: &[Block]) -> u64 {
     blocks.iter().map(|(_, made)| made.requested).fold(0, u64::saturating_add)
 }
 
-fn bytes(blocks: &[Block]) -> u64 {
+pub(super) fn bytes(blocks: &[Block]) -> u64 {
     blocks.iter().map(|(_, made)| made.size).fold(0, u64::saturating_add)
 }
 
@@ -431,7 +431,7 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64, doubt:
 }
 
 /// How a stack allocates a part of a state dict; `None` if it does not.
-fn way(device: &Device<'_>, stack: StackId) -> Option<Way> {
+pub(super) fn way(device: &Device<'_>, stack: StackId) -> Option<Way> {
     let snapshot = device.snapshot();
     let mut found = None;
     for frame in snapshot.stacks.frames(stack) {

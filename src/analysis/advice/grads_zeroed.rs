@@ -6,7 +6,7 @@ use super::frozen;
 use super::gradients_anew::{Drops, is_zeroed};
 use super::kept_over_steps::backward_line;
 use super::rules::Evidence;
-use super::{Finding, Fix, RuleKind};
+use super::{Finding, Fix, RuleKind, SCALAR};
 use crate::facts::training::Category;
 use crate::model::DEFAULT_POOL;
 use crate::model::bytes::Bytes;
@@ -27,7 +27,11 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     let is_kept = |(_, block): &(u32, &Allocation)| block.freed >= end && passes[0].contains(&block.born);
     let gradients = device.allocations_of(Category::Gradient).filter(is_kept);
     let gradients: Vec<(u32, Allocation)> = gradients.map(|(index, block)| (index, *block)).collect();
-    if gradients.is_empty() {
+    // Where those of other weights are freed in each step, no optimizer has these.
+    let is_freed = |(_, block): (u32, &Allocation)| {
+        block.requested > SCALAR && passes[0].contains(&block.born) && passes[0].end < block.freed && block.freed < end
+    };
+    if gradients.is_empty() || device.allocations_of(Category::Gradient).any(is_freed) {
         return Vec::new();
     }
     let steps = calls.all.iter().filter(|call| call.backward.is_some()).map(|call| call.start);

@@ -1,9 +1,9 @@
 //! The recording shows which variable, attribute or exception holds memory that the program has finished with.
 //!
 //! **Sign:** a walk over the references of the program (`torch_memviz.record`, `memviz rehearse`) found the holder, and it is one
-//! of these: the traceback of an exception that the program stores, an attribute of a module that every call sets anew, a second
-//! optimizer for the same parameters, a variable that holds the output of a call until the next one is done, or a reference cycle.
-//! Nothing else holds the blocks.
+//! of these: the traceback of an exception that the program stores or handles, an attribute of a module or an element of a global
+//! dictionary that every call sets anew, a list that grows until its function returns, a variable that holds the output of a call
+//! until the next one is done, or a reference cycle. Nothing else holds the blocks.
 //!
 //! **Fix:** release it where it is stored; the line is the one that stores it.
 //!
@@ -22,7 +22,7 @@ use crate::model::holders::{HeldBy, HolderKind};
 use crate::model::{FrameId, StackId};
 use crate::replay::{Allocation, Instant, Metric, NEVER};
 use crate::simulation::changes::Lifetimes;
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use std::collections::{HashMap, HashSet};
 
 /// Groups are reported from 1/N of the peak on.
@@ -39,11 +39,11 @@ const LEAST_ELEMENTS: usize = 4;
 const SMALL_VIEW: u64 = 4;
 
 /// A block with its holders.
-struct Block<'h> {
-    index: u32,
-    made: Allocation,
+pub(super) struct Block<'h> {
+    pub index: u32,
+    pub made: Allocation,
     /// The one that tells most first.
-    holders: Vec<&'h HeldBy>,
+    pub holders: Vec<&'h HeldBy>,
 }
 
 /// What a holder does wrong.
@@ -76,11 +76,11 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
             && (mistake != Mistake::Attribute || is_repeated(device, calls, blocks))
     };
     let groups = groups.into_iter().filter(|((mistake, _), blocks)| is_notable(*mistake, blocks));
-    let found = groups.map(|((mistake, path), blocks)| finding(device, held, calls, mistake, &path, &blocks));
-    found.chain(second_optimizer(&blocks)).collect()
+    groups.map(|((mistake, path), blocks)| finding(device, held, calls, mistake, &path, &blocks)).collect()
 }
 
-fn blocks<'h>(device: &Device<'h>, held: &Held<'h>) -> Vec<Block<'h>> {
+/// The blocks whose holders a walk has found.
+pub(super) fn blocks<'h>(device: &Device<'h>, held: &Held<'h>) -> Vec<Block<'h>> {
     let all = (0..).zip(device.history().allocations.iter().copied());
     let block = |(index, made): (u32, Allocation)| {
         let HeldAs::Held(storage) = held.get(index as usize) else { return None };
@@ -89,7 +89,7 @@ fn blocks<'h>(device: &Device<'h>, held: &Held<'h>) -> Vec<Block<'h>> {
     all.filter_map(block).collect()
 }
 
-fn bytes<'b>(all: impl Iterator<Item = &'b Allocation>) -> u64 {
+pub(super) fn bytes<'b>(all: impl Iterator<Item = &'b Allocation>) -> u64 {
     all.map(|made| made.size).fold(0, u64::saturating_add)
 }
 
@@ -117,15 +117,15 @@ fn mistake(device: &Device<'_>, calls: &ModelCalls, block: &Block<'_>) -> Option
     if block.made.freed <= done {
         return None;
     }
-    let attribute =
-        block.holders.iter().find(|holder| holder.kind == HolderKind::Variable && !holder.module.is_empty());
+    let attribute = block.holders.iter().find(|holder| is_stored(holder));
     if let Some(attribute) = attribute {
-        return is_set_anew(device, block).then(|| (Mistake::Attribute, group(&attribute.path)));
+        return is_set_anew(device, block).then(|| (Mistake::Attribute, place(attribute)));
     }
     let variable = block.holders.iter().find(|holder| holder.kind == HolderKind::Variable && !holder.library)?;
     let outlived = calls.all.iter().filter(|call| block.made.born <= call.start && call.end < block.made.freed).count();
     if variable.grows && variable.root == "local" && outlived >= LEAST_ELEMENTS && block.made.freed != NEVER {
-        return Some((Mistake::Collection, group(&variable.path)));
+        let function = variable.variable.rsplit_once('.').map_or("", |(function, _)| function);
+        return Some((Mistake::Collection, function.to_owned()));
     }
     let next = calls.all.iter().find(|call| call.start >= after.until && call.place == after.place)?;
     let is_output = all(|holder| !holder.grows && !holder.path.contains("self."))
@@ -133,6 +133,18 @@ fn mistake(device: &Device<'_>, calls: &ModelCalls, block: &Block<'_>) -> Option
         && block.made.freed > next.end
         && block.made.freed <= next.until;
     is_output.then(|| (Mistake::Output, variable.variable.clone()))
+}
+
+/// Whether a module's attribute or an element of a global dictionary holds a block: a call sets it, and another one sets it again.
+fn is_stored(holder: &HeldBy) -> bool {
+    let is_element = holder.root == "global" && !holder.library && holder.path.ends_with(']');
+    holder.kind == HolderKind::Variable && (!holder.module.is_empty() || is_element)
+}
+
+/// The path that the blocks of a group share: that of the dictionary for its elements.
+fn place(holder: &HeldBy) -> String {
+    let path = group(&holder.path);
+    if holder.module.is_empty() { path.split('[').next().unwrap_or(&path).to_owned() } else { path }
 }
 
 fn is_of_exception(holder: &HeldBy) -> bool {
@@ -165,9 +177,9 @@ fn is_set_anew(device: &Device<'_>, block: &Block<'_>) -> bool {
     comparable <= MOST_SIZES && same.len() >= LEAST_SET * live.max(1) && overlaps
 }
 
-fn finding(
-    device: &Device<'_>,
-    held: &Held<'_>,
+fn finding<'a>(
+    device: &Device<'a>,
+    held: &Held<'a>,
     calls: &ModelCalls,
     mistake: Mistake,
     path: &str,
@@ -176,15 +188,18 @@ fn finding(
     let holders = || blocks.iter().flat_map(|block| &block.holders);
     let is_it = |holder: &&&HeldBy| match mistake {
         Mistake::Exception => is_of_exception(holder),
-        Mistake::Attribute => holder.kind == HolderKind::Variable && !holder.module.is_empty(),
+        Mistake::Attribute => is_stored(holder),
         Mistake::Output => holder.variable == path,
         Mistake::Collection => holder.grows,
         Mistake::Cycle => true,
     };
     let line = holders().filter(is_it).find_map(|holder| holder.frame);
     let seen = blocks;
-    let extended =
-        if matches!(mistake, Mistake::Attribute | Mistake::Output) { alike(device, calls, seen) } else { Vec::new() };
+    let extended = if matches!(mistake, Mistake::Attribute | Mistake::Output | Mistake::Collection) {
+        alike(device, calls, seen)
+    } else {
+        Vec::new()
+    };
     let blocks: Vec<&Block<'_>> = seen.iter().copied().chain(&extended).collect();
     let blocks = blocks.as_slice();
     // Blocks of an earlier walk may have been replaced since: what is live together counts.
@@ -192,10 +207,26 @@ fn finding(
     let name = path.rsplit_once('.').map_or(path, |(_, name)| name);
     let object = holders().find(is_it).map_or("", |holder| holder.module.as_str());
     let (change, evidence, code) = match mistake {
+        Mistake::Exception
+            if holders().any(|holder| holder.root == "exception" && holder.path.starts_with("exception")) =>
+        {
+            (
+                "try again after the except block has ended".to_owned(),
+                format!(
+                    "the exception that is being handled keeps {most} of the functions that failed, while they run again"
+                ),
+                vec!["except torch.OutOfMemoryError: failed = True  # and retry outside of the block".to_owned()],
+            )
+        }
         Mistake::Exception => (
             "keep the text of the exception, not the exception: its traceback keeps all local variables".to_owned(),
             format!("{path} holds exceptions, whose tracebacks keep {most} of the functions that failed"),
             vec!["failures.append(repr(error))  # or error.with_traceback(None)".to_owned()],
+        ),
+        Mistake::Attribute if object.is_empty() => (
+            format!("clear {name} once a step has used what it holds"),
+            format!("{path} holds {most} that every call makes anew, until the next call replaces it"),
+            vec![format!("{name}.clear()  # after backward; or store what is needed with .detach().cpu()")],
         ),
         Mistake::Attribute => (
             format!("do not keep the result of each call in the attribute {name}"),
@@ -209,7 +240,10 @@ fn finding(
         ),
         Mistake::Collection => (
             "move what is collected to the CPU, or do not collect it".to_owned(),
-            format!("{path} holds {most} of results, which stay on the device until the function returns"),
+            format!(
+                "{} {most} of results, which stay on the device until the function returns",
+                names(holders().filter(is_it))
+            ),
             vec!["results.append(result.cpu())".to_owned()],
         ),
         Mistake::Cycle => (
@@ -228,9 +262,9 @@ fn finding(
             *last = block.made.born.max(*last);
         }
     }
-    let freed = |block: &&Block<'_>, bound: bool| {
-        Some((block.index, end_of(device, held, calls, mistake, (block, &failed), bound)?))
-    };
+    let is_saved = seen.iter().flat_map(|block| &block.holders).any(|holder| holder.kind == HolderKind::Saved);
+    let known = Known { device, held, calls, failed, is_saved };
+    let freed = |block: &&Block<'_>, bound: bool| Some((block.index, known.end_of(mistake, block, bound)?));
     let lives = |bound: bool| Lifetimes {
         freed: blocks.iter().filter_map(|block| freed(block, bound)).collect(),
         ..Lifetimes::default()
@@ -249,31 +283,50 @@ fn finding(
     Finding { kind, line, evidence, cost: None, fixes }
 }
 
-/// When a block could end: at the latest if this is a bound, otherwise at the earliest.
-fn end_of(
-    device: &Device<'_>,
-    held: &Held<'_>,
-    calls: &ModelCalls,
-    mistake: Mistake,
-    (block, failed): (&Block<'_>, &HashMap<&str, Instant>),
-    bound: bool,
-) -> Option<Instant> {
-    let call = of_instant(calls, block.made.born);
-    let end = match mistake {
-        Mistake::Cycle if bound => {
-            let lives = |&&(instant, _): &&(Instant, _)| block.made.born <= instant && instant < block.made.freed;
-            held.instants.iter().filter(lives).map(|&(instant, _)| instant).min()?
-        }
-        Mistake::Collection => call?.until,
-        // The function that failed did not go on.
-        Mistake::Exception => *failed.get(exception(block.holders.first()?)?)?,
-        Mistake::Output if bound => calls.all.iter().find(|call| call.start >= block.made.born)?.start,
-        _ => {
-            let backward = call.and_then(|call| call.backward.as_ref()).map(|backward| backward.end);
-            backward.unwrap_or_else(|| returned(device, block.index, &block.made, bound))
-        }
-    };
-    (end < block.made.freed).then_some(end)
+/// The variables of some holders, with the verb: `sample.latents and sample.denoised hold`.
+fn names<'h>(holders: impl Iterator<Item = &'h &'h HeldBy>) -> String {
+    let names: IndexSet<&str> = holders.map(|holder| holder.variable.as_str()).collect();
+    let verb = if names.len() == 1 { "holds" } else { "hold" };
+    format!("{} {verb}", names.into_iter().collect::<Vec<&str>>().join(" and "))
+}
+
+/// What decides when the blocks of a group could end.
+struct Known<'k, 'd, 'a> {
+    device: &'d Device<'a>,
+    held: &'k Held<'a>,
+    calls: &'k ModelCalls,
+    /// The last block that each exception keeps.
+    failed: HashMap<&'k str, Instant>,
+    /// Whether backward needs them.
+    is_saved: bool,
+}
+
+impl Known<'_, '_, '_> {
+    /// When a block could end: at the latest if this is a bound, otherwise at the earliest.
+    fn end_of(&self, mistake: Mistake, block: &Block<'_>, bound: bool) -> Option<Instant> {
+        let Self { device, calls, .. } = *self;
+        let call = of_instant(calls, block.made.born);
+        let end = match mistake {
+            Mistake::Cycle if bound => {
+                let lives = |&&(instant, _): &&(Instant, _)| block.made.born <= instant && instant < block.made.freed;
+                self.held.instants.iter().filter(lives).map(|&(instant, _)| instant).min()?
+            }
+            // A variable may hold the last result until the next one is made.
+            Mistake::Collection if bound => {
+                calls.all.iter().find(|next| next.start >= call.map_or(0, |it| it.until))?.end
+            }
+            Mistake::Collection => call?.until,
+            // The function that failed did not go on.
+            Mistake::Exception => *self.failed.get(exception(block.holders.first()?)?)?,
+            Mistake::Output if bound => calls.all.iter().find(|call| call.start >= block.made.born)?.start,
+            _ => {
+                let backward = call.and_then(|call| call.backward.as_ref()).filter(|_| self.is_saved);
+                let returned = || returned(device, block.index, &block.made, bound);
+                backward.map_or_else(returned, |backward| backward.end)
+            }
+        };
+        (end < block.made.freed).then_some(end)
+    }
 }
 
 /// Whether the program may collect these blocks without reading them on the device: nothing joins them later.
@@ -319,8 +372,8 @@ fn freed_at_once(device: &Device<'_>, calls: &ModelCalls, blocks: &[&Block<'_>])
     ended.filter(|&(_, end, freed)| end < freed).map(|(index, end, _)| (index, end)).collect()
 }
 
-/// The first instant after a block's allocation at which the module that allocated it is no longer running in this call, or the
-/// function of the program: an entry with another way into it. Unless this is a bound, a module that goes back to an earlier line
+/// The first instant after a block's allocation at which the module that allocated it is no longer running in this call (the program's
+/// own, if this is a bound), or the function of the program: an entry with another way into it. Unless this is a bound, a module that goes back to an earlier line
 /// counts as called again: a loop calls its layers by the same way.
 fn returned(device: &Device<'_>, index: u32, made: &Allocation, bound: bool) -> Instant {
     let (track, sites) = (device.track, device.sites());
@@ -329,7 +382,7 @@ fn returned(device: &Device<'_>, index: u32, made: &Allocation, bound: bool) -> 
     let own = frames(track.stack_of(index as usize));
     let is_forward = |&frame: &FrameId| {
         let name = stacks.frame(frame).map_or("", |frame| strings.get(frame.name));
-        name == "forward" && sites.kind(frame) != FrameKind::Torch
+        name == "forward" && (!bound || sites.kind(frame) != FrameKind::Torch)
     };
     let module = own.iter().rposition(is_forward).or_else(|| own.iter().rposition(|&frame| sites.is_own(frame)));
     let Some(depth) = module.filter(|&depth| depth > 0) else {
@@ -372,12 +425,13 @@ fn most_at_once<'b>(all: impl Iterator<Item = &'b Allocation>) -> Bytes {
 pub(super) fn confirm(device: &Device<'_>, finding: &mut Finding) -> bool {
     let (Some(held), RuleKind::AccumulatingMetrics) = (device.held(), finding.kind) else { return true };
     let Some(changed) = finding.fixes.first().and_then(|fix| fix.edit.only_lives()) else { return true };
-    let (mut views, mut all, mut of_exceptions) = (0, 0, 0);
+    let (mut views, mut all, mut others) = (0, 0, 0);
     let mut known: Vec<(&HeldBy, bool)> = Vec::new();
     for index in changed.changed() {
         let HeldAs::Held(storage) = held.get(index as usize) else { continue };
         // That is a finding of its own.
-        of_exceptions += usize::from(held.holders(storage).all(is_of_exception));
+        others +=
+            usize::from(held.holders(storage).all(|holder| is_of_exception(holder) || holder.root == "unreachable"));
         let is_plain = |holder: &&HeldBy| holder.kind == HolderKind::Variable && !holder.library;
         let Some(holder) = held.holders(storage).find(is_plain) else { continue };
         all += storage.bytes;
@@ -385,7 +439,7 @@ pub(super) fn confirm(device: &Device<'_>, finding: &mut Finding) -> bool {
         known.push((holder, device.history().allocations[index as usize].freed == NEVER));
     }
     let is_returned = |(holder, stays): &&(&HeldBy, bool)| *stays && holder.root == "global" && !holder.grows;
-    if of_exceptions * 2 > known.len() {
+    if others * 2 > known.len() {
         return false;
     }
     if !known.is_empty() && known.iter().filter(is_returned).count() * 2 > known.len() {
@@ -406,69 +460,4 @@ pub(super) fn confirm(device: &Device<'_>, finding: &mut Finding) -> bool {
         finding.fixes.truncate(1);
     }
     true
-}
-
-/// States of two optimizers for the same parameters: the older ones are those of an optimizer that is no longer needed.
-fn second_optimizer(blocks: &[Block<'_>]) -> Option<Finding> {
-    let mut by_optimizer: IndexMap<&str, Vec<(&Block<'_>, &str)>> = IndexMap::new();
-    for block in blocks {
-        let state = block.holders.first().filter(|holder| holder.kind == HolderKind::OptimizerState);
-        if let Some((optimizer, parameter)) = state.and_then(|holder| holder.path.split_once(".state[")) {
-            by_optimizer.entry(optimizer).or_default().push((block, parameter));
-        }
-    }
-    let newest = |states: &Vec<(&Block<'_>, &str)>| states.iter().map(|(block, _)| block.made.born).max();
-    let (latest, states) = by_optimizer.iter().max_by_key(|(_, states)| newest(states))?;
-    let parameters: HashSet<&str> = states.iter().map(|(_, parameter)| *parameter).collect();
-    let begun = states.iter().map(|(block, _)| block.made.born).min()?;
-    // Two models may have parameters of the same names: then it is unknown which of them an optimizer has.
-    let is_parameter = |holder: &&HeldBy| holder.kind == HolderKind::Parameter;
-    let names: Vec<&str> = blocks
-        .iter()
-        .filter_map(|block| block.holders.first().copied().filter(is_parameter))
-        .map(|it| it.path.as_str())
-        .collect();
-    let is_ambiguous = |parameter: &str| {
-        let suffix = format!(".{}", parameter.split(']').next().unwrap_or(parameter));
-        names.iter().filter(|name| name.ends_with(&suffix)).count() != 1
-    };
-    let is_replaced = |(optimizer, old): &(&&str, &Vec<(&Block<'_>, &str)>)| {
-        *optimizer != latest
-            && !old.iter().any(|(_, parameter)| is_ambiguous(parameter))
-            && old.iter().all(|(block, parameter)| block.made.born < begun && parameters.contains(parameter))
-    };
-    let (_, old) = by_optimizer.iter().filter(is_replaced).max_by_key(|(_, old)| old.len())?;
-    let holders = || old.iter().flat_map(|(block, _)| &block.holders);
-    let names: HashMap<&str, Option<FrameId>> =
-        holders().map(|holder| (holder.variable.as_str(), holder.frame)).collect();
-    let mut names: Vec<(&str, Option<FrameId>)> = names.into_iter().collect();
-    names.sort_unstable_by_key(|&(name, frame)| (frame.map(|frame| frame.0), name));
-    let list = |separator: &str, name: fn(&str) -> &str| {
-        names.iter().map(|(variable, _)| name(variable)).collect::<Vec<&str>>().join(separator)
-    };
-    let short = list(", ", |name| name.rsplit('.').next().unwrap_or(name));
-    let hold = if names.len() == 1 { "holds" } else { "hold" };
-    let held = Bytes(bytes(old.iter().map(|(block, _)| &block.made)));
-    let lives = Lifetimes {
-        freed: old
-            .iter()
-            .filter(|(block, _)| begun < block.made.freed)
-            .map(|(block, _)| (block.index, begun))
-            .collect(),
-        ..Lifetimes::default()
-    };
-    Some(Finding {
-        kind: RuleKind::Held,
-        line: names.iter().rev().find_map(|(_, frame)| *frame),
-        evidence: format!(
-            "{} {hold} {held} of optimizer state for parameters that {latest} trains now",
-            list(" and ", |name| name)
-        ),
-        cost: None,
-        fixes: vec![Fix::new(
-            "delete the first optimizer, and what refers to it, before the second one is created",
-            [format!("del {short}")],
-            lives,
-        )],
-    })
 }

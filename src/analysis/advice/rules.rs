@@ -2,12 +2,14 @@
 //!
 //! A new rule is a file with a function `find`, whose leading `//!` lines are its page for users, and a row here.
 
+use super::attention_matrix::expanded_mask;
 use super::model_calls::ModelCalls;
 use super::{
-    Finding, activations_in_place, attention_matrix, dataloader_prefetch, detached, duplicate_model, expressions,
-    flat_gradients, foreach_temporaries, fp32_logits, frozen, grads_kept, grads_zeroed, graph_pools, held,
-    inference_cache, kept_outputs, kept_over_steps, kv_cache_growth, master_copies, release_cache, several_graphs,
-    side_stream, temporaries, varying_lengths, whole_copies, without_backward, zero_grad_late,
+    Finding, activations_in_place, attention_matrix, cast_copies, dataloader_prefetch, detached, duplicate_model,
+    expressions, flat_gradients, foreach_temporaries, fp32_logits, frozen, frozen_model, grads_kept, grads_zeroed,
+    graph_pools, held, inference_cache, kept_outputs, kept_over_steps, kv_cache_growth, last_logits, master_copies,
+    release_cache, second_optimizer, several_graphs, side_stream, temporaries, varying_lengths, whole_copies,
+    without_backward, zero_grad_late,
 };
 use crate::facts::device::Device;
 use crate::model::HOST_DEVICE;
@@ -120,7 +122,7 @@ macro_rules! rules {
 // first: the others run on the threads that it leaves idle.
 rules! {
     AttentionMatrix "attention_matrix" "Attention allocates the matrix of all token pairs."
-        {} [Categories attention_matrix] ["attention_matrix/mod.rs"],
+        {} [Categories attention_matrix, Categories expanded_mask] ["attention_matrix/mod.rs", "attention_matrix/expanded_mask.rs"],
     RetainedGraph "retained_graph" "Tensors are kept from step to step together with their autograd graph."
         { piles_up: true } [Calls kept_over_steps] ["retained.rs"],
     AccumulatingMetrics "accumulating_metrics" "Results of all batches are collected on the device."
@@ -132,7 +134,7 @@ rules! {
     ZeroGradLate "zero_grad_late" "Gradients of the previous step stay live through the forward pass."
         {} [Calls grads_zeroed, Categories zero_grad_late] ["zero_grad_late.rs", "grads_zeroed.rs"],
     Held "held" "A variable, attribute or exception holds memory that the program has finished with."
-        {} [Calls held] ["held.rs"],
+        {} [Calls held, Nothing second_optimizer] ["held.rs", "second_optimizer.rs"],
     SeveralGraphs "several_graphs" "Several forward passes before one backward pass keep all of their graphs."
         {} [Calls several_graphs] ["several_graphs.rs"],
     GraphPools "graph_pools" "CUDA graphs with a memory pool each, none of which another graph can use."
@@ -144,14 +146,17 @@ rules! {
         { least_part_reserved: Some(8), must_be_simulated: true, is_reserved_uncertain: true }
         [Calls release_cache] ["release_cache.rs"],
     DuplicateModel "duplicate_model" "A second copy of the weights that need not be on the device."
-        {} [Calls duplicate_model] ["duplicate_model.rs"],
+        {} [Calls duplicate_model, Categories cast_copies] ["duplicate_model.rs", "cast_copies.rs"],
     OptimizerStatesOfFrozen "optimizer_states_of_frozen" "Gradients and states of weights that need no training."
-        {} [Calls frozen, Calls master_copies] ["frozen.rs", "low_rank.rs", "master_copies.rs"],
+        {} [Calls frozen, Calls frozen_model, Calls master_copies]
+        ["frozen.rs", "frozen_model.rs", "low_rank.rs", "master_copies.rs"],
     ForeachTemporaries "foreach_temporaries" "The optimizer allocates temporaries for all parameters at once."
         {} [Categories foreach_temporaries] ["foreach_temporaries.rs"],
     // Where the chunks are placed depends on how the program uses them.
     Fp32Logits "fp32_logits" "All logits in float32, with their loss computed at once."
         { must_lower_allocated: true, is_reserved_uncertain: true } [Categories fp32_logits] ["fp32_logits.rs"],
+    LastLogits "last_logits" "Logits of all tokens, where those of the last one are read."
+        { must_lower_allocated: true } [Calls last_logits] ["last_logits.rs"],
     DataloaderPrefetchGpu "dataloader_prefetch_gpu" "Batches on the device long before they are needed."
         {} [Categories dataloader_prefetch] ["dataloader_prefetch.rs"],
     SideStreamStranding "side_stream_stranding" "Memory reserved for a second stream that the first cannot use."

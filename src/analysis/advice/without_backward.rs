@@ -132,19 +132,21 @@ fn finding(device: &Device<'_>, all: &ModelCalls, of_line: &[&ModelCall]) -> Opt
 /// The line that calls the model, or, if training calls it by the same line, the first caller of it that training does not have:
 /// `torch.no_grad()` must not be around training.
 fn own_line(device: &Device<'_>, all: &ModelCalls, call: &ModelCall) -> FrameId {
-    let callers = |call: &ModelCall| -> &[FrameId] {
-        let stacks = born_in(device, call.start, call.end).map(|(index, _)| device.track.stack_of(index as usize));
-        let mut frames = stacks.map(|stack| device.snapshot().stacks.frame_ids(stack));
-        let with_line = frames.find_map(|frames| frames.iter().position(|&it| it == call.line).map(|at| &frames[at..]));
-        with_line.unwrap_or_default()
-    };
     let trained = all.all.iter().filter(|call| call.is_trained(device));
-    let of_training: HashSet<FrameId> = trained.flat_map(callers).copied().collect();
+    let of_training: HashSet<FrameId> = trained.flat_map(|call| callers(device, call)).copied().collect();
     if !of_training.contains(&call.line) {
         return call.line;
     }
     let is_alone = |frame: &&FrameId| device.sites().is_own(**frame) && !of_training.contains(*frame);
-    callers(call).iter().find(is_alone).copied().unwrap_or(call.line)
+    callers(device, call).iter().find(is_alone).copied().unwrap_or(call.line)
+}
+
+/// The line that calls a model, and its callers.
+pub(super) fn callers<'d>(device: &'d Device<'_>, call: &ModelCall) -> &'d [FrameId] {
+    let stacks = born_in(device, call.start, call.end).map(|(index, _)| device.track.stack_of(index as usize));
+    let mut frames = stacks.map(|stack| device.snapshot().stacks.frame_ids(stack));
+    let with_line = frames.find_map(|frames| frames.iter().position(|&it| it == call.line).map(|at| &frames[at..]));
+    with_line.unwrap_or_default()
 }
 
 /// The last line that uses the result of a call: a line of the function that calls the model if there is one, otherwise the user's own.
@@ -199,7 +201,7 @@ fn is_sample(device: &Device<'_>, stack: StackId) -> bool {
 }
 
 /// Frees the memory that the calls keep at the time when the program frees their results.
-fn lives(device: &Device<'_>, all: &ModelCalls, calls: &[&ModelCall]) -> Lifetimes {
+pub(super) fn lives(device: &Device<'_>, all: &ModelCalls, calls: &[&ModelCall]) -> Lifetimes {
     let mut lives = Lifetimes::default();
     let passes = calls.iter().map(|call| call.start..call.end).collect();
     let blocks: Vec<u32> = calls.iter().flat_map(|call| kept(device, call)).map(|(index, _)| index).collect();

@@ -40,6 +40,8 @@ const REPLAYED: usize = 3;
 /// Number of failed requests of a device for which all rows are kept, each with an example of its stacks. A program that
 /// retries has thousands of failures, and the same code holds the memory.
 pub const IN_FULL: usize = 10;
+/// Maximum number of rows of the variables that keep the memory.
+const HOLDERS: usize = 5;
 /// Maximum number of rows of the other failed requests.
 pub const ROWS_LATER: usize = 20;
 /// Total number of blocks that are attributed for all failed requests of a device; later requests have only totals.
@@ -94,8 +96,11 @@ pub struct Oom {
     pub evidence: Vec<Symptom>,
     /// What would have helped, as far as the recording shows.
     pub advice: Vec<Advice>,
-    /// Who holds the allocated bytes.
+    /// Who has allocated the bytes in use.
     pub attribution: Attribution,
+    /// The variables that keep them, if the recording has holders and rows are others. The first few; later failed requests have
+    /// none.
+    pub holders: Option<Attribution>,
     /// The blocks that keep free memory from being released.
     pub pinning: Pinning,
     /// The signature, which the same failure shares with other runs; `None` unless rows are all sites.
@@ -234,6 +239,8 @@ struct Explainer<'d, 'a> {
     device: &'d Device<'a>,
     options: &'d OomOptions,
     grouper: Grouper<'d>,
+    /// Groups by holder, if the recording has holders.
+    holders: Option<Grouper<'d>>,
     capacity: cause::KnownCapacity,
     simulate: Simulate<'a>,
 }
@@ -365,11 +372,15 @@ impl<'d, 'a> Explainer<'d, 'a> {
         if !failed.is_empty() {
             grouper = grouper.inferring(device, options.inference, Metric::Allocated);
         }
-        Self { device, options, grouper, capacity: cause::known_capacity(track, failed), simulate: Simulate::of(track) }
+        let is_asked = matches!(options.by, GroupBy::Holder | GroupBy::HolderRoot);
+        let holders = (!is_asked && device.held().is_some())
+            .then(|| Grouper::new(device, device.deep_sites(), &options.filter, GroupBy::HolderRoot));
+        let (capacity, simulate) = (cause::known_capacity(track, failed), Simulate::of(track));
+        Self { device, options, grouper, holders, capacity, simulate }
     }
 
     fn explain(&self, entry: u32, layout: &Layout, turnover: &Turnover<'_>, detail: Detail) -> Oom {
-        let Self { device, options, ref grouper, capacity, ref simulate } = *self;
+        let Self { device, options, ref grouper, capacity, ref simulate, .. } = *self;
         let (track, history, sites) = (device.track, device.history(), device.deep_sites());
         let instant: Instant = entry + 1;
         let device_free = track.entry(entry).map_or(0, |recorded| recorded.addr);
@@ -379,14 +390,21 @@ impl<'d, 'a> Explainer<'d, 'a> {
 
         let pieces = layout.pieces.iter().filter(|piece| piece.state == BlockState::ActiveAllocated);
         let stray = layout.stray.iter().copied().filter(|&index| history.allocations[index].allocated_at(instant));
-        let held = pieces.filter_map(|piece| piece.allocation).chain(stray);
+        let held: Vec<usize> = pieces.filter_map(|piece| piece.allocation).chain(stray).collect();
+        let later = matches!(detail, Detail::Largest | Detail::Totals);
         let (mut attribution, mut pinning) = if detail == Detail::Totals {
-            let attribution = Attribution::in_total(options.by, history, Metric::Allocated, held);
+            let attribution = Attribution::in_total(options.by, history, Metric::Allocated, held.iter().copied());
             (attribution, Pinning::in_total(history, layout))
         } else {
-            let attribution = Attribution::of_allocations(grouper, Metric::Allocated, held);
+            let attribution = Attribution::of_allocations(grouper, Metric::Allocated, held.iter().copied());
             (attribution, Pinning::of(grouper, layout))
         };
+        let holders = self.holders.as_ref().filter(|_| !later).map(|grouper| {
+            let mut holders = Attribution::of_allocations(grouper, Metric::Allocated, held.iter().copied());
+            holders.rows.iter_mut().for_each(|row| row.stack.clear());
+            holders.keep_top(HOLDERS);
+            holders
+        });
         let retry = Retry::before(track, entry);
         let facts = cause::Facts {
             track,
@@ -402,7 +420,6 @@ impl<'d, 'a> Explainer<'d, 'a> {
         let advice = advice::Adviser { facts: &facts, serving: &serving, layout, cause, simulate };
         let is_bare = matches!(detail, Detail::Totals | Detail::Signed);
         let advice = if is_bare { Vec::new() } else { advice.advise(turnover, sites) };
-        let later = matches!(detail, Detail::Largest | Detail::Totals);
         if later {
             attribution.rows.iter_mut().for_each(|row| row.stack.clear());
             pinning.rows.iter_mut().for_each(|row| row.stack.clear());
@@ -425,6 +442,7 @@ impl<'d, 'a> Explainer<'d, 'a> {
             evidence,
             advice,
             attribution,
+            holders,
             pinning,
             signature,
         }

@@ -114,6 +114,10 @@ fn failed(document: &mut Document, oom: &Oom, cures: &[Cure]) {
     }
     document.section(format!("What holds the memory, by {}", oom.attribution.by.option()));
     document.attribution(&oom.attribution, true);
+    if let Some(holders) = &oom.holders {
+        document.section("What keeps it");
+        document.attribution(holders, true);
+    }
     if oom.cause == Cause::Fragmentation {
         document.pinning(oom.attribution.by, &oom.pinning);
     }

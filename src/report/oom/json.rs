@@ -103,6 +103,9 @@ pub struct FailedRequest<'a> {
     pub pinning: Vec<PinningGroup>,
     /// The groups that hold the allocated bytes.
     pub attribution: &'a Attribution,
+    /// The variables that keep them: recordings with holders.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holders: Option<&'a Attribution>,
     /// The signature, which the same failure shares with other runs. Left out unless rows are sites, of all stacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<&'a FailureSignature>,
@@ -165,6 +168,7 @@ impl<'a> From<&'a Oom> for FailedRequest<'a> {
             fit: None,
             pinning: oom.pinning.rows.iter().map(PinningGroup::of).collect(),
             attribution: &oom.attribution,
+            holders: oom.holders.as_ref(),
             signature: oom.signature.as_ref(),
         }
     }

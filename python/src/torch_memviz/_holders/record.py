@@ -31,20 +31,21 @@ MOST_PLACES = 2_000
 class Holders:
     """All walks of a program. What holds memory is written once for all of them."""
 
-    def __init__(self, torch: ModuleType, requests: Callable[[], list[int]], *, at_borders: bool) -> None:
+    def __init__(self, torch: ModuleType, requests: Callable[[], list[int]], *, at_borders: bool, is_rehearsal: bool) -> None:
         """Prepare walks.
 
         Args:
             torch: PyTorch.
             requests: Returns the requests that each device has served since the recording started.
             at_borders: Whether to walk at new maxima of memory.
+            is_rehearsal: Whether walks may take longer than beside a GPU.
         """
         self._torch, self._requests = torch, requests
         #: Where each walk took place, and what it found, as JSON: text does not bring Python's next collection forward.
         self._walks: list[tuple[str, str]] = []
         self._number: dict[str, int] = {}
         self._all: list[dict[str, Any]] = []
-        self._borders = Borders(torch, self.note) if at_borders else None
+        self._borders = Borders(torch, self.note, is_rehearsal=is_rehearsal) if at_borders else None
 
     def close(self) -> None:
         """Do not walk at borders any more."""

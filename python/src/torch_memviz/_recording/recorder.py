@@ -204,6 +204,8 @@ class Recorder:
         self._ledger: Ledger | None = None
         self._wants_holders = holders
         self._holders: Holders | None = None
+        #: Whether no GPU waits for the recorder.
+        self.is_rehearsal = False
         self._torch: Any = None
         self._is_recording = False
         self._is_written = False
@@ -445,7 +447,12 @@ class Recorder:
         self._before = release.requests(self._torch)
         self._is_recording = True
         if self._wants_holders is not False:
-            self._holders = Holders(self._torch, at_borders=self._wants_holders is True, requests=self._served)
+            self._holders = Holders(
+                self._torch,
+                self._served,
+                at_borders=self._wants_holders is True,
+                is_rehearsal=self.is_rehearsal,
+            )
         if self._on_oom:
             observer.listen(self._torch, self._dump_for_failure)
 

@@ -190,6 +190,7 @@ class Session:
         )
         # A signal may end the process right after the recording is written.
         self.recorder.on_dump = self._list_files
+        self.recorder.is_rehearsal = True
         with torch_changes.our_own():
             self.recorder.start()
         # The recorder has its own exit handler. This one runs first, so that no exception from outside interrupts it.

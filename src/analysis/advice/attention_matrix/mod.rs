@@ -10,6 +10,7 @@
 //! **Figures** are simulated without these blocks. They are a lower bound where fused attention may copy a mask or a bias.
 
 mod by_hand;
+pub(super) mod expanded_mask;
 mod named;
 
 use super::rules::Evidence;
