@@ -9,6 +9,7 @@
 
 use super::model_calls::{ModelCall, born_in};
 use super::rules::Evidence;
+use super::stacks::may_be_workspace;
 use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Role};
@@ -68,9 +69,12 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
 
 impl Logits {
     fn of(device: &Device<'_>, call: &ModelCall) -> Option<Self> {
-        let is_cache = |index: u32| device.categories().get(index as usize).category == Category::KvCache;
+        let is_other = |&(index, made): &(u32, Allocation)| {
+            device.categories().get(index as usize).category == Category::KvCache
+                || may_be_workspace(device, index, &made)
+        };
         let made: Vec<(u32, Allocation)> =
-            born_in(device, call.start, call.end).filter(|&(index, _)| !is_cache(index)).collect();
+            born_in(device, call.start, call.end).filter(|block| !is_other(block)).collect();
         let &(_, output) = made.iter().rfind(|(_, made)| made.freed > call.end && made.freed != NEVER)?;
         // The output may be cast to float32.
         let is_output = |other: u64| [other, other * 2].contains(&output.requested) || other == output.requested * 2;
