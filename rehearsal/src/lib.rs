@@ -32,6 +32,7 @@ mod layout;
 mod memory;
 mod nccl;
 mod nvml;
+mod plans;
 mod reads;
 mod runtime;
 mod state;

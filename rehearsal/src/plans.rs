@@ -1,0 +1,378 @@
+//! Plans of the user's own cuDNN, which 9.8 and later make for a device that is only described.
+//!
+//! The description replaces the handle: with it, heuristics choose engines, and plans state their workspaces, without a
+//! GPU. Only the documented functions of `libcudnn_graph.so.9` are called.
+//!
+//! # Unsafe code
+//! Loading a library and calling its functions require it. The addresses come from `dlsym`, for names that cuDNN's
+//! headers declare with these types. Descriptors and values are passed on as PyTorch passes them.
+
+use crate::config::{Config, config};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A descriptor of cuDNN.
+pub type Descriptor = *mut c_void;
+
+/// Kinds of descriptors (`cudnnBackendDescriptorType_t`).
+mod kind {
+    pub const CONVOLUTION: i32 = 1;
+    pub const ENGINE: i32 = 2;
+    pub const HEURISTICS: i32 = 4;
+    pub const PLAN: i32 = 5;
+    pub const KNOB_CHOICE: i32 = 7;
+    pub const FORWARD: i32 = 10;
+    pub const GRAPH: i32 = 15;
+    pub const TENSOR: i32 = 17;
+    pub const DEVICE: i32 = 38;
+}
+
+/// Attributes (`cudnnBackendAttributeName_t`).
+mod attribute {
+    pub const HEURISTICS_DEVICE: i32 = 204;
+    pub const KNOB_CHOICES: i32 = 302;
+    pub const CONFIGURATION: i32 = 401;
+    pub const PLAN_DEVICE: i32 = 407;
+    pub const KNOB: i32 = 600;
+    pub const ENGINE_DEVICE: i32 = 1307;
+    pub const DEVICE_TEXT: i32 = 2702;
+}
+
+/// Types of values (`cudnnBackendAttributeType_t`).
+mod value {
+    pub const HANDLE: i32 = 0;
+    pub const DATA: i32 = 1;
+    pub const INT64: i32 = 3;
+    pub const FLOAT: i32 = 4;
+    pub const CONVOLUTION_MODE: i32 = 7;
+    pub const HEURISTICS_MODE: i32 = 8;
+    pub const KNOB: i32 = 9;
+    pub const DESCRIPTOR: i32 = 15;
+    pub const CHARACTERS: i32 = 24;
+}
+
+/// The knob that only engines for clusters of blocks have (`CUDNN_KNOB_TYPE_TILE_CGA_M`).
+const CLUSTER: i32 = 27;
+
+/// More knobs than an engine has.
+const KNOBS: usize = 64;
+
+/// What an engine for clusters may add to its workspace, per multiprocessor: one tile of results. It adds tiles by the
+/// number of blocks that the device runs at once, which cuDNN asks the device itself for.
+const TILE: u64 = 64 << 10;
+
+/// How long a first plan may take in a process that is only started for it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A plan, or what it will be made from.
+#[derive(Clone, Copy)]
+struct Known {
+    kind: i32,
+    /// Of a plan: the configuration of its engine.
+    configuration: usize,
+    /// Of a plan: by how many bytes its workspace may be larger.
+    uncertain: u64,
+}
+
+/// The functions of cuDNN, and the described device.
+pub struct Planner {
+    create: unsafe extern "C" fn(i32, *mut Descriptor) -> i32,
+    destroy: unsafe extern "C" fn(Descriptor) -> i32,
+    finalize: unsafe extern "C" fn(Descriptor) -> i32,
+    set: unsafe extern "C" fn(Descriptor, i32, i32, i64, *const c_void) -> i32,
+    get: unsafe extern "C" fn(Descriptor, i32, i32, i64, *mut i64, *mut c_void) -> i32,
+    /// A descriptor, as a number so that threads can share it.
+    device: usize,
+    multiprocessors: u64,
+    known: Mutex<HashMap<usize, Known>>,
+}
+
+/// The user's cuDNN; `None` if there is none, or none that plans without a device.
+pub fn planner() -> Option<&'static Planner> {
+    static PLANNER: OnceLock<Option<Planner>> = OnceLock::new();
+    let load = || {
+        let config = config()?;
+        let path = CString::new(config.planner.as_deref()?).ok()?;
+        let found = works_elsewhere(config, &path).then(|| Planner::load(config, &path)).flatten();
+        if found.is_none() {
+            eprintln!("memviz: rehearsal: {} plans nothing here, so its workspaces are unknown", path.to_string_lossy());
+        }
+        found
+    };
+    PLANNER.get_or_init(load).as_ref()
+}
+
+/// Whether a plan can be made in a copy of this process: where cuDNN misses a function, it ends the process.
+fn works_elsewhere(config: &Config, path: &CStr) -> bool {
+    // SAFETY: the copy has one thread, which calls cuDNN and ends without running anything else of this program.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: what cuDNN says when it ends is not for the user; the descriptors are the copy's own.
+        unsafe {
+            let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY);
+            libc::dup2(nothing, 1);
+            libc::dup2(nothing, 2);
+            let works = Planner::load(config, path).is_some_and(|planner| planner.plans_a_convolution());
+            libc::_exit(i32::from(!works))
+        }
+    }
+    let start = Instant::now();
+    while child > 0 {
+        let mut code: c_int = 0;
+        // SAFETY: this process's own child, which nothing else waits for.
+        match unsafe { libc::waitpid(child, &raw mut code, libc::WNOHANG) } {
+            0 if start.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(2)),
+            0 => {
+                // SAFETY: as above.
+                unsafe {
+                    libc::kill(child, libc::SIGKILL);
+                    libc::waitpid(child, &raw mut code, 0);
+                }
+                return false;
+            }
+            _ => return code == 0,
+        }
+    }
+    false
+}
+
+impl Planner {
+    fn load(config: &Config, path: &CStr) -> Option<Self> {
+        // SAFETY: the names have these types in cuDNN's headers; a pointer to a function is null if there is none.
+        let mut planner = unsafe {
+            // Its own functions come before those of the same name here.
+            let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND);
+            if library.is_null() {
+                return None;
+            }
+            let find = |name: &CStr| Some(libc::dlsym(library, name.as_ptr())).filter(|at| !at.is_null());
+            Self {
+                create: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(i32, *mut Descriptor) -> i32>(find(
+                    c"cudnnBackendCreateDescriptor",
+                )?),
+                destroy: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Descriptor) -> i32>(find(
+                    c"cudnnBackendDestroyDescriptor",
+                )?),
+                finalize: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Descriptor) -> i32>(find(
+                    c"cudnnBackendFinalize",
+                )?),
+                set: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(Descriptor, i32, i32, i64, *const c_void) -> i32,
+                >(find(c"cudnnBackendSetAttribute")?),
+                get: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(Descriptor, i32, i32, i64, *mut i64, *mut c_void) -> i32,
+                >(find(c"cudnnBackendGetAttribute")?),
+                device: 0,
+                multiprocessors: config.multiprocessors as u64,
+                known: Mutex::new(HashMap::new()),
+            }
+        };
+        let text = description(config);
+        planner.device = planner.made(kind::DEVICE, &[(attribute::DEVICE_TEXT, value::CHARACTERS, text.as_bytes())])?;
+        Some(planner)
+    }
+
+    /// Makes a descriptor of the bytes of its attributes.
+    fn made(&self, kind: i32, attributes: &[(i32, i32, &[u8])]) -> Option<usize> {
+        let mut made = std::ptr::null_mut();
+        // SAFETY: the descriptor is new, and each slice has as many values as its length says.
+        unsafe {
+            if (self.create)(kind, &raw mut made) != 0 {
+                return None;
+            }
+            for &(name, kind, bytes) in attributes {
+                let size = match kind {
+                    value::CHARACTERS => 1,
+                    value::INT64 | value::DESCRIPTOR => 8,
+                    _ => 4,
+                };
+                if (self.set)(made, name, kind, (bytes.len() / size) as i64, bytes.as_ptr().cast()) != 0 {
+                    return None;
+                }
+            }
+            ((self.finalize)(made) == 0).then_some(made as usize)
+        }
+    }
+
+    /// Plans a small convolution, as PyTorch does.
+    fn plans_a_convolution(&self) -> bool {
+        let longs = |values: &[i64]| values.iter().flat_map(|value| value.to_ne_bytes()).collect::<Vec<u8>>();
+        let ints = |value: i32| value.to_ne_bytes();
+        let tensor = |number: i64, sizes: &[i64; 4]| {
+            let [_, channels, height, width] = *sizes;
+            let strides = [channels * height * width, height * width, width, 1];
+            self.made(
+                kind::TENSOR,
+                &[
+                    (901, value::DATA, &ints(0)),
+                    (902, value::INT64, &longs(sizes)),
+                    (903, value::INT64, &longs(&strides)),
+                    (906, value::INT64, &longs(&[number])),
+                    (900, value::INT64, &longs(&[16])),
+                ],
+            )
+        };
+        let planned = || {
+            let (x, w, y) = (tensor(1, &[8, 64, 32, 32])?, tensor(2, &[64, 64, 3, 3])?, tensor(3, &[8, 64, 32, 32])?);
+            let ones = longs(&[1, 1]);
+            let convolution = self.made(
+                kind::CONVOLUTION,
+                &[
+                    (100, value::DATA, &ints(0)),
+                    (101, value::CONVOLUTION_MODE, &ints(1)),
+                    (102, value::INT64, &ones),
+                    (103, value::INT64, &ones),
+                    (104, value::INT64, &ones),
+                    (105, value::INT64, &ones),
+                    (106, value::INT64, &longs(&[2])),
+                ],
+            )?;
+            let at = |descriptor: usize| descriptor.to_ne_bytes();
+            let forward = self.made(
+                kind::FORWARD,
+                &[
+                    (700, value::FLOAT, &1f32.to_ne_bytes()),
+                    (701, value::FLOAT, &0f32.to_ne_bytes()),
+                    (702, value::DESCRIPTOR, &at(convolution)),
+                    (703, value::DESCRIPTOR, &at(w)),
+                    (704, value::DESCRIPTOR, &at(x)),
+                    (705, value::DESCRIPTOR, &at(y)),
+                ],
+            )?;
+            let graph = self.made(kind::GRAPH, &[(801, value::DESCRIPTOR, &at(forward))])?;
+            self.made(
+                kind::HEURISTICS,
+                &[
+                    (201, value::DESCRIPTOR, &at(graph)),
+                    (200, value::HEURISTICS_MODE, &ints(1)),
+                    (attribute::HEURISTICS_DEVICE, value::DESCRIPTOR, &at(self.device)),
+                ],
+            )
+        };
+        planned().is_some()
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<usize, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// # Safety
+    /// As `cudnnBackendCreateDescriptor`, and so on for the functions below.
+    pub unsafe fn create(&self, kind: i32, to: *mut Descriptor) -> i32 {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let status = (self.create)(kind, to);
+            if status == 0 {
+                self.known().insert(*to as usize, Known { kind, configuration: 0, uncertain: 0 });
+            }
+            status
+        }
+    }
+
+    pub unsafe fn destroy(&self, descriptor: Descriptor) -> i32 {
+        self.known().remove(&(descriptor as usize));
+        // SAFETY: as the caller promises.
+        unsafe { (self.destroy)(descriptor) }
+    }
+
+    pub unsafe fn set(&self, to: Descriptor, name: i32, kind: i32, count: i64, values: *const c_void) -> i32 {
+        // Handles are the stand-in's own, and the description of the device replaces them.
+        if kind == value::HANDLE {
+            return 0;
+        }
+        // SAFETY: as the caller promises; this attribute is one descriptor.
+        unsafe {
+            if let (attribute::CONFIGURATION, Some(known)) = (name, self.known().get_mut(&(to as usize))) {
+                known.configuration = *values.cast::<usize>();
+            }
+            (self.set)(to, name, kind, count, values)
+        }
+    }
+
+    pub unsafe fn get(
+        &self, of: Descriptor, name: i32, kind: i32, room: i64, count: *mut i64, values: *mut c_void,
+    ) -> i32 {
+        // SAFETY: as the caller promises.
+        unsafe { (self.get)(of, name, kind, room, count, values) }
+    }
+
+    pub unsafe fn finalize(&self, descriptor: Descriptor) -> i32 {
+        let known = self.known().get(&(descriptor as usize)).copied();
+        let name = match known.map_or(0, |known| known.kind) {
+            kind::ENGINE => attribute::ENGINE_DEVICE,
+            kind::HEURISTICS => attribute::HEURISTICS_DEVICE,
+            kind::PLAN => attribute::PLAN_DEVICE,
+            // SAFETY: as the caller promises.
+            _ => return unsafe { (self.finalize)(descriptor) },
+        };
+        // SAFETY: as the caller promises; the attribute is one descriptor.
+        let status = unsafe {
+            match (self.set)(descriptor, name, value::DESCRIPTOR, 1, (&raw const self.device).cast()) {
+                0 => (self.finalize)(descriptor),
+                status => status,
+            }
+        };
+        if let (0, attribute::PLAN_DEVICE, Some(known)) = (status, name, known) {
+            let is_uncertain = self.has_knob(known.configuration, CLUSTER);
+            let uncertain = if is_uncertain { self.multiprocessors * TILE } else { 0 };
+            self.known().insert(descriptor as usize, Known { uncertain, ..known });
+        }
+        status
+    }
+
+    /// By how many bytes the workspace of a plan may be larger than it says.
+    pub fn uncertain(&self, plan: Descriptor) -> u64 {
+        self.known().get(&(plan as usize)).map_or(0, |known| known.uncertain)
+    }
+
+    fn has_knob(&self, configuration: usize, wanted: i32) -> bool {
+        let mut choices = [std::ptr::null_mut(); KNOBS];
+        let (mut count, mut one) = (0, 0);
+        // SAFETY: the configuration is that of a plan, so it exists; the descriptors are new, and there is room for all.
+        unsafe {
+            for choice in &mut choices {
+                (self.create)(kind::KNOB_CHOICE, choice);
+            }
+            let to = choices.as_mut_ptr().cast();
+            let of = configuration as Descriptor;
+            (self.get)(of, attribute::KNOB_CHOICES, value::DESCRIPTOR, KNOBS as i64, &raw mut count, to);
+            let found = choices.iter().take(count as usize).any(|&choice| {
+                let mut knob: i32 = -1;
+                (self.get)(choice, attribute::KNOB, value::KNOB, 1, &raw mut one, (&raw mut knob).cast());
+                knob == wanted
+            });
+            for choice in choices {
+                (self.destroy)(choice);
+            }
+            found
+        }
+    }
+}
+
+/// The device in the format that cuDNN reads. What the list of GPUs does not have is the same for all that cuDNN plans
+/// for, or concerns only times.
+fn description(config: &Config) -> String {
+    let reserved = if config.capability >= 80 { 1024 } else { 0 };
+    format!(
+        "{{\"deviceVer\":{},\"deviceName\":\"{}\",\"multiProcessorCount\":{},\"maxSharedMemoryPerBlockOptin\":{},\
+         \"reservedSharedMemoryPerBlock\":{reserved},\"maxCtasPerSM\":{},\"maxThreadsPerSM\":{},\"totalGlobalMem\":{},\
+         \"l2CacheSize\":{},\"memoryBusWidth\":{},\"driverVer\":{},\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,\
+         \"maxRegistersPerSM\":65536,\"regsPerBlock\":65536,\"maxThreadsPerBlock\":1024,\"maxBlockSize\":[1024,1024,64],\
+         \"maxGridSize\":[2147483647,65535,65535],\"smClockRateKHz\":1500000,\"memClockRateKHz\":1500000,\
+         \"supportCoopLaunch\":1,\"pciDeviceId\":0,\"isTccDriver\":0,\"cudaDeviceId\":0}}",
+        config.capability * 10,
+        config.name,
+        config.multiprocessors,
+        config.shared_per_block,
+        config.blocks_per_multiprocessor,
+        config.threads_per_multiprocessor,
+        config.memory,
+        config.cache,
+        config.bus,
+        config.cuda,
+    )
+}
