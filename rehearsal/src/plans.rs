@@ -20,6 +20,7 @@ pub type Descriptor = *mut c_void;
 mod kind {
     pub const CONVOLUTION: i32 = 1;
     pub const ENGINE: i32 = 2;
+    pub const CONFIGURATION: i32 = 3;
     pub const HEURISTICS: i32 = 4;
     pub const PLAN: i32 = 5;
     pub const KNOB_CHOICE: i32 = 7;
@@ -31,6 +32,7 @@ mod kind {
 
 /// Attributes (`cudnnBackendAttributeName_t`).
 mod attribute {
+    pub const RESULTS: i32 = 202;
     pub const HEURISTICS_DEVICE: i32 = 204;
     pub const KNOB_CHOICES: i32 = 302;
     pub const CONFIGURATION: i32 = 401;
@@ -56,8 +58,8 @@ mod value {
 /// The knob that only engines for clusters of blocks have (`CUDNN_KNOB_TYPE_TILE_CGA_M`).
 const CLUSTER: i32 = 27;
 
-/// More knobs than an engine has.
-const KNOBS: usize = 64;
+/// Room for a list of descriptors: no engine has as many knobs.
+const ROOM: usize = 64;
 
 /// What an engine for clusters may add to its workspace, per multiprocessor: one tile of results. It adds tiles by the
 /// number of blocks that the device runs at once, which cuDNN asks the device itself for.
@@ -97,7 +99,10 @@ pub fn planner() -> Option<&'static Planner> {
         let path = CString::new(config.planner.as_deref()?).ok()?;
         let found = works_elsewhere(config, &path).then(|| Planner::load(config, &path)).flatten();
         if found.is_none() {
-            eprintln!("memviz: rehearsal: {} plans nothing here, so its workspaces are unknown", path.to_string_lossy());
+            eprintln!(
+                "memviz: rehearsal: {} plans nothing here, so its workspaces are unknown",
+                path.to_string_lossy()
+            );
         }
         found
     };
@@ -244,16 +249,28 @@ impl Planner {
                 ],
             )?;
             let graph = self.made(kind::GRAPH, &[(801, value::DESCRIPTOR, &at(forward))])?;
-            self.made(
+            let heuristics = self.made(
                 kind::HEURISTICS,
                 &[
                     (201, value::DESCRIPTOR, &at(graph)),
                     (200, value::HEURISTICS_MODE, &ints(1)),
                     (attribute::HEURISTICS_DEVICE, value::DESCRIPTOR, &at(self.device)),
                 ],
-            )
+            )?;
+            let plan = |configuration: Descriptor| {
+                self.made(
+                    kind::PLAN,
+                    &[
+                        (attribute::CONFIGURATION, value::DESCRIPTOR, &at(configuration as usize)),
+                        (attribute::PLAN_DEVICE, value::DESCRIPTOR, &at(self.device)),
+                    ],
+                )
+            };
+            // Engines look up what they need when they are planned.
+            let configurations = self.list(kind::CONFIGURATION, heuristics as Descriptor, attribute::RESULTS);
+            Some(configurations.into_iter().filter_map(plan).count())
         };
-        planned().is_some()
+        planned().is_some_and(|plans| plans > 0)
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<usize, Known>> {
@@ -294,7 +311,13 @@ impl Planner {
     }
 
     pub unsafe fn get(
-        &self, of: Descriptor, name: i32, kind: i32, room: i64, count: *mut i64, values: *mut c_void,
+        &self,
+        of: Descriptor,
+        name: i32,
+        kind: i32,
+        room: i64,
+        count: *mut i64,
+        values: *mut c_void,
     ) -> i32 {
         // SAFETY: as the caller promises.
         unsafe { (self.get)(of, name, kind, room, count, values) }
@@ -329,27 +352,31 @@ impl Planner {
         self.known().get(&(plan as usize)).map_or(0, |known| known.uncertain)
     }
 
-    fn has_knob(&self, configuration: usize, wanted: i32) -> bool {
-        let mut choices = [std::ptr::null_mut(); KNOBS];
-        let (mut count, mut one) = (0, 0);
-        // SAFETY: the configuration is that of a plan, so it exists; the descriptors are new, and there is room for all.
+    /// The first descriptors of a kind that an attribute of another descriptor lists, for the caller to destroy.
+    fn list(&self, kind: i32, of: Descriptor, name: i32) -> Vec<Descriptor> {
+        let (mut listed, mut count) = (vec![std::ptr::null_mut(); ROOM], 0);
+        // SAFETY: `of` exists, and there is a new descriptor for as many as there is room for.
         unsafe {
-            for choice in &mut choices {
-                (self.create)(kind::KNOB_CHOICE, choice);
+            for descriptor in &mut listed {
+                (self.create)(kind, descriptor);
             }
-            let to = choices.as_mut_ptr().cast();
-            let of = configuration as Descriptor;
-            (self.get)(of, attribute::KNOB_CHOICES, value::DESCRIPTOR, KNOBS as i64, &raw mut count, to);
-            let found = choices.iter().take(count as usize).any(|&choice| {
-                let mut knob: i32 = -1;
-                (self.get)(choice, attribute::KNOB, value::KNOB, 1, &raw mut one, (&raw mut knob).cast());
-                knob == wanted
-            });
-            for choice in choices {
-                (self.destroy)(choice);
+            (self.get)(of, name, value::DESCRIPTOR, ROOM as i64, &raw mut count, listed.as_mut_ptr().cast());
+            for surplus in listed.drain(usize::try_from(count).unwrap_or(0).min(ROOM)..) {
+                (self.destroy)(surplus);
             }
-            found
         }
+        listed
+    }
+
+    fn has_knob(&self, configuration: usize, wanted: i32) -> bool {
+        let choices = self.list(kind::KNOB_CHOICE, configuration as Descriptor, attribute::KNOB_CHOICES);
+        // SAFETY: the descriptors are new, and one number is read from each.
+        choices.into_iter().fold(false, |found, choice| unsafe {
+            let (mut knob, mut count): (i32, i64) = (-1, 0);
+            (self.get)(choice, attribute::KNOB, value::KNOB, 1, &raw mut count, (&raw mut knob).cast());
+            (self.destroy)(choice);
+            found || knob == wanted
+        })
     }
 }
 
