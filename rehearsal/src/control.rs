@@ -19,8 +19,8 @@ exports! {
     fn memviz_rehearsal_reads() -> u64 {
         reads::count()
     }
-    /// Writes the four counts of cuDNN's operations, as `cudnn::counts` describes them.
-    fn memviz_rehearsal_cudnn(to: *mut [u64; 4]) {
+    /// Writes what `cudnn::counts` returns.
+    fn memviz_rehearsal_cudnn(to: *mut [u64; 5]) {
         put(to, cudnn::counts());
     }
     /// Writes the names of functions that failed because they cannot be rehearsed, one per line, up to the size of the

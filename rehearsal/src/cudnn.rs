@@ -6,7 +6,7 @@
 
 use crate::config::config;
 use crate::exports::{drop_handle, new_handle, put};
-use crate::plans::planner;
+use crate::plans::{Range, planner};
 use crate::state::status;
 use crate::stubs;
 use std::ffi::{c_char, c_void};
@@ -44,15 +44,17 @@ fn not_supported() -> i32 {
 static UNKNOWN: AtomicU64 = AtomicU64::new(0);
 /// Number of operations with a plan of cuDNN.
 static PLANNED: AtomicU64 = AtomicU64::new(0);
-/// Number of these whose workspaces may be larger than planned.
+/// Number of these whose workspaces may be of another size than planned.
 static UNCERTAIN: AtomicU64 = AtomicU64::new(0);
+/// By how many bytes one workspace may be smaller.
+static SMALLER: AtomicU64 = AtomicU64::new(0);
 /// By how many bytes one workspace may be larger.
 static LARGER: AtomicU64 = AtomicU64::new(0);
 
-/// Operations so far: the number with unknown workspaces, with planned ones, and with planned ones that may be larger;
-/// and by how many bytes one of these may be larger.
-pub fn counts() -> [u64; 4] {
-    [&UNKNOWN, &PLANNED, &UNCERTAIN, &LARGER].map(|count| count.load(Ordering::Relaxed))
+/// Operations so far: the number with unknown workspaces, with planned ones, and with planned ones that are uncertain;
+/// and by how many bytes one of these may be smaller and larger.
+pub fn counts() -> [u64; 5] {
+    [&UNKNOWN, &PLANNED, &UNCERTAIN, &SMALLER, &LARGER].map(|count| count.load(Ordering::Relaxed))
 }
 
 fn version() -> usize {
@@ -179,11 +181,10 @@ exports! {
     fn cudnnBackendExecute(_handle: *mut Opaque, plan: *mut Opaque, _values: *mut Opaque) -> i32 {
         let Some(planner) = planner() else { return operation() };
         PLANNED.fetch_add(1, Ordering::Relaxed);
-        let larger = planner.uncertain(plan.cast());
-        if larger > 0 {
-            UNCERTAIN.fetch_add(1, Ordering::Relaxed);
-            LARGER.fetch_max(larger, Ordering::Relaxed);
-        }
+        let range = planner.range(plan.cast());
+        UNCERTAIN.fetch_add(u64::from(range != Range::default()), Ordering::Relaxed);
+        SMALLER.fetch_max(range.smaller, Ordering::Relaxed);
+        LARGER.fetch_max(range.larger, Ordering::Relaxed);
         status::SUCCESS
     }
     fn cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(

@@ -10,7 +10,8 @@
 use crate::config::{Config, config};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_int, c_void};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A descriptor of cuDNN.
@@ -36,10 +37,13 @@ mod attribute {
     pub const HEURISTICS_DEVICE: i32 = 204;
     pub const KNOB_CHOICES: i32 = 302;
     pub const CONFIGURATION: i32 = 401;
+    pub const WORKSPACE: i32 = 402;
     pub const PLAN_DEVICE: i32 = 407;
     pub const KNOB: i32 = 600;
     pub const ENGINE_DEVICE: i32 = 1307;
     pub const DEVICE_TEXT: i32 = 2702;
+    /// What heuristics, a configuration, a plan and an engine are made from.
+    pub const MADE_FROM: [i32; 4] = [201, 300, CONFIGURATION, 1300];
 }
 
 /// Types of values (`cudnnBackendAttributeType_t`).
@@ -65,17 +69,38 @@ const ROOM: usize = 64;
 /// number of blocks that the device runs at once, which cuDNN asks the device itself for.
 const TILE: u64 = 64 << 10;
 
+/// What such an engine may also leave out, with the rounding of an allocation.
+const ROUNDING: u64 = 512;
+
 /// How long a first plan may take in a process that is only started for it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A plan, or what it will be made from.
-#[derive(Clone, Copy)]
+/// The smallest and the largest workspace among the plans of a graph of operations. If there are several plans, PyTorch
+/// has chosen by their times (`torch.backends.cudnn.benchmark`), which mean nothing here.
+struct Workspaces {
+    least: AtomicU64,
+    most: AtomicU64,
+}
+
+/// A plan, or what it is made from.
+#[derive(Clone)]
 struct Known {
     kind: i32,
+    /// Those of its graph.
+    workspaces: Arc<Workspaces>,
     /// Of a plan: the configuration of its engine.
     configuration: usize,
-    /// Of a plan: by how many bytes its workspace may be larger.
-    uncertain: u64,
+    /// Of a plan: its workspace.
+    workspace: u64,
+    /// Of a plan: whether its engine is for clusters of blocks.
+    is_for_clusters: bool,
+}
+
+/// By how many bytes a workspace may be smaller, or larger, than its plan says.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Range {
+    pub smaller: u64,
+    pub larger: u64,
 }
 
 /// The functions of cuDNN, and the described device.
@@ -124,10 +149,10 @@ fn works_elsewhere(config: &Config, path: &CStr) -> bool {
         }
     }
     let start = Instant::now();
-    while child > 0 {
+    loop {
         let mut code: c_int = 0;
-        // SAFETY: this process's own child, which nothing else waits for.
-        match unsafe { libc::waitpid(child, &raw mut code, libc::WNOHANG) } {
+        // SAFETY: this process's own child, which nothing else waits for; there is none if its number is below zero.
+        match unsafe { if child < 0 { child } else { libc::waitpid(child, &raw mut code, libc::WNOHANG) } } {
             0 if start.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(2)),
             0 => {
                 // SAFETY: as above.
@@ -137,10 +162,9 @@ fn works_elsewhere(config: &Config, path: &CStr) -> bool {
                 }
                 return false;
             }
-            _ => return code == 0,
+            ended => return ended == child && child > 0 && code == 0,
         }
     }
-    false
 }
 
 impl Planner {
@@ -284,7 +308,9 @@ impl Planner {
         unsafe {
             let status = (self.create)(kind, to);
             if status == 0 {
-                self.known().insert(*to as usize, Known { kind, configuration: 0, uncertain: 0 });
+                let workspaces = Arc::new(Workspaces { least: AtomicU64::new(u64::MAX), most: AtomicU64::new(0) });
+                let known = Known { kind, workspaces, configuration: 0, workspace: 0, is_for_clusters: false };
+                self.known().insert(*to as usize, known);
             }
             status
         }
@@ -301,10 +327,13 @@ impl Planner {
         if kind == value::HANDLE {
             return 0;
         }
-        // SAFETY: as the caller promises; this attribute is one descriptor.
+        // SAFETY: as the caller promises; these attributes are one descriptor each.
         unsafe {
-            if let (attribute::CONFIGURATION, Some(known)) = (name, self.known().get_mut(&(to as usize))) {
-                known.configuration = *values.cast::<usize>();
+            if attribute::MADE_FROM.contains(&name) {
+                self.inherit(*values.cast::<usize>(), &[to as usize]);
+                if let (attribute::CONFIGURATION, Some(known)) = (name, self.known().get_mut(&(to as usize))) {
+                    known.configuration = *values.cast::<usize>();
+                }
             }
             (self.set)(to, name, kind, count, values)
         }
@@ -319,13 +348,31 @@ impl Planner {
         count: *mut i64,
         values: *mut c_void,
     ) -> i32 {
-        // SAFETY: as the caller promises.
-        unsafe { (self.get)(of, name, kind, room, count, values) }
+        // SAFETY: as the caller promises; results are as many descriptors as the number says, up to the room for them.
+        unsafe {
+            let status = (self.get)(of, name, kind, room, count, values);
+            if name == attribute::RESULTS && status == 0 && room > 0 && !count.is_null() {
+                let found = usize::try_from((*count).min(room)).unwrap_or(0);
+                self.inherit(of as usize, std::slice::from_raw_parts(values.cast(), found));
+            }
+            status
+        }
+    }
+
+    /// Notes that descriptors are for the same graph of operations as another one.
+    fn inherit(&self, from: usize, to: &[usize]) {
+        let mut known = self.known();
+        let Some(workspaces) = known.get(&from).map(|from| Arc::clone(&from.workspaces)) else { return };
+        for descriptor in to {
+            if let Some(known) = known.get_mut(descriptor) {
+                known.workspaces = Arc::clone(&workspaces);
+            }
+        }
     }
 
     pub unsafe fn finalize(&self, descriptor: Descriptor) -> i32 {
-        let known = self.known().get(&(descriptor as usize)).copied();
-        let name = match known.map_or(0, |known| known.kind) {
+        let known = self.known().get(&(descriptor as usize)).cloned();
+        let name = match known.as_ref().map_or(0, |known| known.kind) {
             kind::ENGINE => attribute::ENGINE_DEVICE,
             kind::HEURISTICS => attribute::HEURISTICS_DEVICE,
             kind::PLAN => attribute::PLAN_DEVICE,
@@ -339,17 +386,32 @@ impl Planner {
                 status => status,
             }
         };
-        if let (0, attribute::PLAN_DEVICE, Some(known)) = (status, name, known) {
-            let is_uncertain = self.has_knob(known.configuration, CLUSTER);
-            let uncertain = if is_uncertain { self.multiprocessors * TILE } else { 0 };
-            self.known().insert(descriptor as usize, Known { uncertain, ..known });
+        if let (0, attribute::PLAN_DEVICE, Some(mut known)) = (status, name, known) {
+            known.workspace = self.workspace(descriptor);
+            known.is_for_clusters = self.has_knob(known.configuration, CLUSTER);
+            known.workspaces.least.fetch_min(known.workspace, Ordering::Relaxed);
+            known.workspaces.most.fetch_max(known.workspace, Ordering::Relaxed);
+            self.known().insert(descriptor as usize, known);
         }
         status
     }
 
-    /// By how many bytes the workspace of a plan may be larger than it says.
-    pub fn uncertain(&self, plan: Descriptor) -> u64 {
-        self.known().get(&(plan as usize)).map_or(0, |known| known.uncertain)
+    fn workspace(&self, plan: Descriptor) -> u64 {
+        let (mut bytes, mut count) = (0i64, 0i64);
+        // SAFETY: the plan is complete, and this attribute is one number.
+        unsafe { (self.get)(plan, attribute::WORKSPACE, value::INT64, 1, &raw mut count, (&raw mut bytes).cast()) };
+        u64::try_from(bytes).unwrap_or(0)
+    }
+
+    /// The range of the workspace of a plan.
+    pub fn range(&self, plan: Descriptor) -> Range {
+        let known = self.known();
+        let Some(known) = known.get(&(plan as usize)) else { return Range::default() };
+        let (rounding, tiles) = if known.is_for_clusters { (ROUNDING, self.multiprocessors * TILE) } else { (0, 0) };
+        Range {
+            smaller: known.workspace.saturating_sub(known.workspaces.least.load(Ordering::Relaxed)) + rounding,
+            larger: known.workspaces.most.load(Ordering::Relaxed).saturating_sub(known.workspace) + tiles,
+        }
     }
 
     /// The first descriptors of a kind that an attribute of another descriptor lists, for the caller to destroy.

@@ -183,15 +183,15 @@ class Library:
         """Return this value, instead of 0, for the next size that this thread reads from a device."""
         self._library.memviz_rehearsal_assume(ctypes.c_uint64(size))
 
-    def cudnn_operations(self) -> tuple[int, int, int, int]:
-        """Return the number of cuDNN operations so far: of unknown, of planned and of uncertain workspaces.
+    def cudnn(self) -> dict[str, int]:
+        """Return the number of cuDNN operations so far: those of unknown, of planned and of uncertain workspaces.
 
-        The last number says by how many bytes an uncertain workspace may be larger.
+        The last two numbers say by how many bytes an uncertain workspace may be smaller or larger than planned.
         """
-        counts = (ctypes.c_uint64 * 4)()
+        names = ("cudnn_operations", "cudnn_planned", "cudnn_uncertain", "cudnn_smaller", "cudnn_larger")
+        counts = (ctypes.c_uint64 * len(names))()
         self._library.memviz_rehearsal_cudnn(ctypes.byref(counts))
-        unknown, planned, uncertain, larger = counts
-        return unknown, planned, uncertain, larger
+        return dict(zip(names, counts, strict=True))
 
     def refused(self) -> list[str]:
         """Return the functions that failed because they cannot be rehearsed."""

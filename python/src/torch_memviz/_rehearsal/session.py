@@ -111,7 +111,6 @@ class Session:
 
     def facts(self) -> dict[str, Any]:
         """Return the facts about the rehearsal that a recording stores."""
-        unknown, planned, uncertain, larger = self._library.cudnn_operations()
         return {
             "version": 1,
             "gpu": self.plan.gpu,
@@ -122,10 +121,7 @@ class Session:
             "refused": [*self._library.refused(), *sorted(self.left_out)],
             "assumed": self._assumption.text if self._assumption is not None else "",
             "without_weights": self.without_weights,
-            "cudnn_operations": unknown,
-            "cudnn_planned": planned,
-            "cudnn_uncertain": uncertain,
-            "cudnn_larger": larger,
+            **self._library.cudnn(),
             "ended": self.ended,
         }
 
