@@ -135,6 +135,8 @@ mod tests {
     fn a_description_is_read() {
         let config = Config::parse(TEXT).unwrap();
         assert_eq!((config.name.as_str(), config.devices, config.memory), ("NVIDIA H100 80GB HBM3", 2, 85_028_372_480));
+        assert_eq!(config.planner, None);
+        assert_eq!(Config::parse(&format!("{TEXT};planner=/a b")).unwrap().planner.as_deref(), Some("/a b"));
         assert_eq!(config.code(), if cfg!(target_arch = "aarch64") { 80 } else { 86 });
     }
 
