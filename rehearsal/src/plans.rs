@@ -72,8 +72,8 @@ const TILE: u64 = 64 << 10;
 /// What such an engine may also leave out, with the rounding of an allocation.
 const ROUNDING: u64 = 512;
 
-/// How long a first plan may take in a process that is only started for it.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the plans in the copy of the process may take, which is less than a second on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(100);
 
 /// The smallest and the largest workspace among the plans of a graph of operations. If there are several plans, PyTorch
 /// has chosen by their times (`torch.backends.cudnn.benchmark`), which mean nothing here.
@@ -136,8 +136,12 @@ pub fn planner() -> Option<&'static Planner> {
 
 /// Whether a plan can be made in a copy of this process: where cuDNN misses a function, it ends the process.
 fn works_elsewhere(config: &Config, path: &CStr) -> bool {
-    // SAFETY: the copy has one thread, which calls cuDNN and ends without running anything else of this program.
+    // SAFETY: the copy calls cuDNN and ends, without running anything else of this program. If another thread held a
+    // lock that it needs, it waits until it is ended below.
     let child = unsafe { libc::fork() };
+    if child < 0 {
+        return false;
+    }
     if child == 0 {
         // SAFETY: what cuDNN says when it ends is not for the user; the descriptors are the copy's own.
         unsafe {
@@ -149,10 +153,10 @@ fn works_elsewhere(config: &Config, path: &CStr) -> bool {
         }
     }
     let start = Instant::now();
+    let mut code: c_int = 0;
     loop {
-        let mut code: c_int = 0;
-        // SAFETY: this process's own child, which nothing else waits for; there is none if its number is below zero.
-        match unsafe { if child < 0 { child } else { libc::waitpid(child, &raw mut code, libc::WNOHANG) } } {
+        // SAFETY: this process's own child, which nothing else waits for.
+        match unsafe { libc::waitpid(child, &raw mut code, libc::WNOHANG) } {
             0 if start.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(2)),
             0 => {
                 // SAFETY: as above.
@@ -162,7 +166,7 @@ fn works_elsewhere(config: &Config, path: &CStr) -> bool {
                 }
                 return false;
             }
-            ended => return ended == child && child > 0 && code == 0,
+            ended => return ended == child && code == 0,
         }
     }
 }
