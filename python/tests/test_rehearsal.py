@@ -266,9 +266,7 @@ def package_of_cudnn(folder: Path, version: str) -> Path:
 
 
 @pytest.mark.parametrize(("version", "number"), [("9.7.1.26", 90701), ("9.8.0.87", 90800), ("9.19.0.56", 91900)])
-def test_a_cudnn_plans_from_9_8_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, number: int
-) -> None:
+def test_a_cudnn_plans_from_9_8_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, number: int) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     path = package_of_cudnn(tmp_path, version)
     assert library.cudnn(13000) == (number, path if number >= 90800 else None)
