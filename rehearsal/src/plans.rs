@@ -171,34 +171,33 @@ fn works_elsewhere(config: &Config, path: &CStr) -> bool {
     }
 }
 
+/// Looks up a function of a library.
+///
+/// # Safety
+/// The type is that of a pointer to the function with this name.
+unsafe fn function<F: Copy>(library: *mut c_void, name: &CStr) -> Option<F> {
+    // SAFETY: the library is loaded, and the type is a pointer, as the caller promises.
+    unsafe {
+        let at = libc::dlsym(library, name.as_ptr());
+        (!at.is_null()).then(|| std::mem::transmute_copy(&at))
+    }
+}
+
 impl Planner {
     fn load(config: &Config, path: &CStr) -> Option<Self> {
-        // SAFETY: the names have these types in cuDNN's headers; a pointer to a function is null if there is none.
+        // SAFETY: the fields have the types that cuDNN's headers declare for these names.
         let mut planner = unsafe {
             // Its own functions come before those of the same name here.
             let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND);
             if library.is_null() {
                 return None;
             }
-            let find = |name: &CStr| Some(libc::dlsym(library, name.as_ptr())).filter(|at| !at.is_null());
             Self {
-                create: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(i32, *mut Descriptor) -> i32>(find(
-                    c"cudnnBackendCreateDescriptor",
-                )?),
-                destroy: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Descriptor) -> i32>(find(
-                    c"cudnnBackendDestroyDescriptor",
-                )?),
-                finalize: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Descriptor) -> i32>(find(
-                    c"cudnnBackendFinalize",
-                )?),
-                set: std::mem::transmute::<
-                    *mut c_void,
-                    unsafe extern "C" fn(Descriptor, i32, i32, i64, *const c_void) -> i32,
-                >(find(c"cudnnBackendSetAttribute")?),
-                get: std::mem::transmute::<
-                    *mut c_void,
-                    unsafe extern "C" fn(Descriptor, i32, i32, i64, *mut i64, *mut c_void) -> i32,
-                >(find(c"cudnnBackendGetAttribute")?),
+                create: function(library, c"cudnnBackendCreateDescriptor")?,
+                destroy: function(library, c"cudnnBackendDestroyDescriptor")?,
+                finalize: function(library, c"cudnnBackendFinalize")?,
+                set: function(library, c"cudnnBackendSetAttribute")?,
+                get: function(library, c"cudnnBackendGetAttribute")?,
                 device: 0,
                 multiprocessors: config.multiprocessors as u64,
                 known: Mutex::new(HashMap::new()),
@@ -240,6 +239,7 @@ impl Planner {
             let strides = [channels * height * width, height * width, width, 1];
             self.made(
                 kind::TENSOR,
+                // Data type, sizes, strides, identifier, alignment.
                 &[
                     (901, value::DATA, &ints(0)),
                     (902, value::INT64, &longs(sizes)),
@@ -254,6 +254,7 @@ impl Planner {
             let ones = longs(&[1, 1]);
             let convolution = self.made(
                 kind::CONVOLUTION,
+                // Data type, mode, dilations, strides, paddings after and before, number of spatial dimensions.
                 &[
                     (100, value::DATA, &ints(0)),
                     (101, value::CONVOLUTION_MODE, &ints(1)),
@@ -267,6 +268,7 @@ impl Planner {
             let at = |descriptor: usize| descriptor.to_ne_bytes();
             let forward = self.made(
                 kind::FORWARD,
+                // Alpha, beta, convolution, weights, input, output.
                 &[
                     (700, value::FLOAT, &1f32.to_ne_bytes()),
                     (701, value::FLOAT, &0f32.to_ne_bytes()),
@@ -447,7 +449,7 @@ impl Planner {
 }
 
 /// The device in the format that cuDNN reads. What the list of GPUs does not have is the same for all that cuDNN plans
-/// for, or concerns only times.
+/// for, according to the table of compute capabilities in the CUDA programming guide, or concerns only times.
 fn description(config: &Config) -> String {
     let reserved = if config.capability >= 80 { 1024 } else { 0 };
     format!(
