@@ -47,7 +47,7 @@ def main() -> None:
     known = {line for line in LIST.read_text().splitlines() if line and line[0] != "#"} if LIST.exists() else set()
     for folder in sys.argv[1:]:
         known |= names(Path(folder))
-    head = "# Functions of CUDA's libraries that PyTorch asks for, in any release from 2.1 on. symbols.py adds to this list.\n"
+    head = "# Functions of CUDA's libraries that PyTorch asks for, in any release from 2.1 on, and cuDNN. symbols.py adds to this list.\n"
     LIST.write_text(head + "".join(f"{name}\n" for name in sorted(known)))
 
 

@@ -21,6 +21,9 @@ TORCH = "MEMVIZ_TORCH_ENVS"
 #: If this is 1, a missing environment of the main release is a failure.
 REQUIRE_TORCH = "MEMVIZ_REQUIRE_TORCH"
 
+#: If this is 1, a missing environment with cuDNN is a failure.
+REQUIRE_CUDNN = "MEMVIZ_REQUIRE_CUDNN"
+
 #: The release used for all tests. Other releases run only the tests that depend on the release.
 MAIN = "2.11"
 
@@ -110,7 +113,7 @@ def torch_environments() -> dict[str, TorchEnvironment]:
 def torch_installations() -> dict[str, TorchEnvironment]:
     """Return all environments with PyTorch, with or without a stand-in for CUDA, by release."""
     root = Path(os.environ.get(TORCH) or ROOT / "target" / "torch-envs")
-    found = sorted(path.parents[2] for path in root.glob("*/venv/bin/python")) if root.is_dir() else []
+    found = sorted(path.parents[2] for path in root.glob("[0-9]*/venv/bin/python")) if root.is_dir() else []
     return {path.name: TorchEnvironment(path.name, path) for path in found}
 
 
@@ -138,6 +141,18 @@ def any_installation(request: pytest.FixtureRequest) -> TorchEnvironment:
 def installation() -> TorchEnvironment:
     """The release used for all tests."""
     return _present(torch_installations().get(MAIN))
+
+
+@pytest.fixture
+def cudnn() -> TorchEnvironment:
+    """The release used for all tests, with a cuDNN that plans workspaces without a GPU."""
+    root = Path(os.environ.get(TORCH) or ROOT / "target" / "torch-envs")
+    if (root / "cudnn" / "venv" / "bin" / "python").is_file():
+        return TorchEnvironment(MAIN, root / "cudnn")
+    reason = f"there is no PyTorch with cuDNN in {root}: python/tools/torch_env.sh --cudnn makes one"
+    if os.environ.get(REQUIRE_CUDNN) == "1":
+        pytest.fail(f"{REQUIRE_CUDNN}=1, but {reason}")
+    pytest.skip(reason)
 
 
 @pytest.fixture

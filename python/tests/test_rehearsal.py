@@ -58,11 +58,18 @@ SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
 
 
 def rehearsed(
-    torch: TorchEnvironment, folder: Path, *arguments: str, code: int = 0, program: str = "rehearsed.py", **options: Any
+    torch: TorchEnvironment,
+    folder: Path,
+    *arguments: str,
+    code: int = 0,
+    program: str | Path = "rehearsed.py",
+    packages: tuple[Path, ...] = (),
+    **options: Any,
 ) -> tuple[dict[str, Any], str]:
     """Rehearse a program of these tests, and return the recording and the output."""
     plan = {"gpu": "h100-80gb", "path": str(folder / "run.pickle"), **options}
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python" / "src")}
+    paths = os.pathsep.join(map(str, [ROOT / "python" / "src", *packages]))
+    environment = {**os.environ, "PYTHONPATH": paths}
     python = str(torch.folder / "venv" / "bin" / "python")
     command = [
         python,
@@ -245,6 +252,68 @@ def test_attention_goes_through_cudnn_where_pytorch_prefers_it(installation: Tor
     assert (said["cudnn_operations"], said["refused"]) == (2, [])
     said = facts(rehearsed(installation, tmp_path, program="attention.py", gpu="a100-40gb")[0])
     assert (said["cudnn_operations"], said["refused"]) == (0, [])
+
+
+def package_of_cudnn(folder: Path, version: str) -> Path:
+    """Write what pip installs of a cuDNN, and return its library, which is empty."""
+    library = folder / "nvidia" / "cudnn" / "lib" / "libcudnn_graph.so.9"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    about = folder / f"nvidia_cudnn_cu13-{version}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: nvidia-cudnn-cu13\nVersion: {version}\n")
+    return library
+
+
+@pytest.mark.parametrize(("version", "number"), [("9.7.1.26", 90701), ("9.8.0.87", 90800), ("9.19.0.56", 91900)])
+def test_a_cudnn_plans_from_9_8_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, number: int) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    path = package_of_cudnn(tmp_path, version)
+    assert library.cudnn(13000) == (number, path if number >= 90800 else None)
+    path.unlink()
+    assert library.cudnn(13000) == (number, None), "only described, as in a slim installation"
+
+
+def test_without_a_cudnn_that_plans_workspaces_are_unknown(installation: TorchEnvironment, tmp_path: Path) -> None:
+    path = package_of_cudnn(tmp_path, "9.19.0.56")
+    functions = ("CreateDescriptor", "DestroyDescriptor", "Finalize", "SetAttribute", "GetAttribute")
+    # As cuDNN does where a library that it needs has no function of a name.
+    source = "#include <stdlib.h>\n" + "".join(f"int cudnnBackend{name}(void) {{ abort(); }}\n" for name in functions)
+    (tmp_path / "ends.c").write_text(source)
+    for is_library in (False, True):
+        if is_library:
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", path, tmp_path / "ends.c"], check=True)
+        said = facts(rehearsed(installation, tmp_path, packages=(tmp_path,))[0])
+        assert said["cudnn_operations"] > 0
+        assert (said["cudnn_planned"], said["cudnn_uncertain"], said["cudnn_larger"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("name", ["encoder", "gpt_amp", "no_grad", "sam", "varlen"])
+def test_cudnn_plans_what_programs_request_on_a_gpu(cudnn: TorchEnvironment, tmp_path: Path, name: str) -> None:
+    folder = ROOT / "fixtures" / "h100" / name
+    mine, _ = rehearsed(cudnn, tmp_path, program=folder / "program.py")
+    theirs = pickle.loads(gzip.decompress((folder / "snapshot.pickle.gz").read_bytes()))
+    said = facts(mine)
+    assert said["refused"] == []
+    real = json.loads((folder / "truth.json").read_text())["max_requested_bytes"]
+    assert peak(mine) - said["cudnn_smaller"] <= real <= peak(mine) + said["cudnn_larger"]
+    assert abs(peak(mine) - real) < real / 100
+    sizes = [
+        [entry["size"] for entry in recording["device_traces"][0] if entry["action"] == "alloc"]
+        for recording in (mine, theirs)
+    ]
+    assert len(sizes[0]) == len(sizes[1])
+    different = [(planned, size) for planned, size in zip(*sizes, strict=True) if planned != size]
+    assert len(different) == {"sam": 50, "varlen": 13}.get(name, 0)
+    assert len(different) <= said["cudnn_uncertain"]
+    assert all(-said["cudnn_smaller"] <= size - planned <= said["cudnn_larger"] for planned, size in different)
+
+
+def test_what_benchmark_chooses_is_uncertain(cudnn: TorchEnvironment, tmp_path: Path) -> None:
+    for gpu in ("a100-40gb", "h100-80gb"):
+        said = facts(rehearsed(cudnn, tmp_path, program="benchmark.py", gpu=gpu)[0])
+        assert said["cudnn_uncertain"] == said["cudnn_planned"] > 0
+        assert said["cudnn_larger"] > 0
 
 
 def test_what_nonzero_finds_can_be_assumed(installation: TorchEnvironment, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 # target/torch-envs.
 #
 #     python/tools/torch_env.sh --slim      2.11 without CUDA's libraries, with this project's stand-in: under a minute
+#     python/tools/torch_env.sh --cudnn     the same, with cuDNN and cuBLAS (1 GB more), which plan workspaces in rehearsals
 #     python/tools/torch_env.sh --recipes   the same, with the libraries of the book's recipes: TRL, DeepSpeed, Ray,
 #                                           torchtune
 #     python/tools/torch_env.sh             2.11, with the libraries that have callbacks, and torchtune
@@ -11,11 +12,16 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-if [ "${1:-}" = --slim ] || [ "${1:-}" = --recipes ]; then
-    folder=${CARGO_TARGET_DIR:-target}/torch-envs/2.11
+if [[ ${1:-} = --slim || ${1:-} = --cudnn || ${1:-} = --recipes ]]; then
+    folder=${CARGO_TARGET_DIR:-target}/torch-envs/2.11 libraries=('nvidia-cuda-nvrtc==13.0.*')
+    if [ "$1" = --cudnn ]; then
+        # The versions that this release of PyTorch is pinned to.
+        folder=${folder%/*}/cudnn
+        libraries+=('nvidia-cudnn-cu13==9.19.0.56' 'nvidia-cublas==13.1.*')
+    fi
     "${PYTHON:-python3}" -m venv "$folder/venv"
     pip=("$folder/venv/bin/pip" install --quiet --disable-pip-version-check)
-    "${pip[@]}" --no-deps 'torch==2.11.*' 'nvidia-cuda-nvrtc==13.0.*'
+    "${pip[@]}" --no-deps 'torch==2.11.*' "${libraries[@]}"
     python3 python/tools/slim_torch.py "$("$folder/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
     # The remaining requirements of torch and its debug server, the libraries with callbacks, and the trackers with hooks.
     "${pip[@]}" torch numpy transformers accelerate lightning ipython pytest pytest-xdist tensorboard mlflow-skinny wandb tabulate

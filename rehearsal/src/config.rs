@@ -32,6 +32,8 @@ pub struct Config {
     pub cuda: i32,
     /// cuDNN version, such as 90100 for 9.1.0.
     pub cudnn: usize,
+    /// The path of a cuDNN that plans without a device, if there is one.
+    pub planner: Option<String>,
     /// Number of identical devices.
     pub devices: usize,
     /// Memory of each device in bytes, as shown in PyTorch's messages.
@@ -62,7 +64,7 @@ impl Config {
     /// Parses a description.
     ///
     /// # Errors
-    /// Returns the key that is missing or has an invalid value.
+    /// Returns the key that is missing or has an invalid value. Only `planner` may be missing.
     pub fn parse(text: &str) -> Result<Self, String> {
         let value = |key: &str| {
             let pairs = text.split(';').filter_map(|pair| pair.split_once('='));
@@ -82,6 +84,7 @@ impl Config {
             name: value("name")?.to_owned(),
             cuda: small("cuda")?,
             cudnn: number("cudnn")?,
+            planner: value("planner").ok().map(str::to_owned),
             devices: number("devices")?,
             memory: number("memory")?,
             context: number("context")?,
@@ -132,6 +135,8 @@ mod tests {
     fn a_description_is_read() {
         let config = Config::parse(TEXT).unwrap();
         assert_eq!((config.name.as_str(), config.devices, config.memory), ("NVIDIA H100 80GB HBM3", 2, 85_028_372_480));
+        assert_eq!(config.planner, None);
+        assert_eq!(Config::parse(&format!("{TEXT};planner=/a b")).unwrap().planner.as_deref(), Some("/a b"));
         assert_eq!(config.code(), if cfg!(target_arch = "aarch64") { 80 } else { 86 });
     }
 

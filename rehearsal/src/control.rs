@@ -1,6 +1,7 @@
 //! Functions that Python calls in this library itself.
 
 use crate::cudnn;
+use crate::exports::put;
 use crate::reads::{self, Listener};
 use crate::stubs;
 use std::ffi::c_char;
@@ -18,9 +19,9 @@ exports! {
     fn memviz_rehearsal_reads() -> u64 {
         reads::count()
     }
-    /// Returns the number of cuDNN operations, whose workspaces are unknown.
-    fn memviz_rehearsal_cudnn() -> u64 {
-        cudnn::count()
+    /// Writes what `cudnn::counts` returns.
+    fn memviz_rehearsal_cudnn(to: *mut [u64; 5]) {
+        put(to, cudnn::counts());
     }
     /// Writes the names of functions that failed because they cannot be rehearsed, one per line, up to the size of the
     /// buffer. Returns the total number of bytes.

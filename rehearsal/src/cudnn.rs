@@ -1,10 +1,12 @@
-//! cuDNN: convolutions through its graphs of operations, and batch norms.
+//! cuDNN: convolutions and attention through its graphs of operations, and batch norms.
 //!
-//! One engine handles every graph. It requests no workspace: in cuDNN, unknown heuristics choose the workspace size.
-//! Operations are counted instead, so that a report can show how many there were.
+//! The user's own cuDNN plans the graphs ([`crate::plans`]). Without one that plans without a device, one engine handles
+//! every graph, and requests no workspace. Operations whose workspaces are unknown are counted, so that a report can show
+//! how many there were.
 
 use crate::config::config;
 use crate::exports::{drop_handle, new_handle, put};
+use crate::plans::{Range, planner};
 use crate::state::status;
 use crate::stubs;
 use std::ffi::{c_char, c_void};
@@ -38,11 +40,21 @@ fn not_supported() -> i32 {
     if version() >= 90_000 { 3000 } else { 9 }
 }
 
-static OPERATIONS: AtomicU64 = AtomicU64::new(0);
+/// Number of operations whose workspaces are unknown.
+static UNKNOWN: AtomicU64 = AtomicU64::new(0);
+/// Number of operations with a plan of cuDNN.
+static PLANNED: AtomicU64 = AtomicU64::new(0);
+/// Number of these whose workspaces may be of another size than planned.
+static UNCERTAIN: AtomicU64 = AtomicU64::new(0);
+/// By how many bytes one workspace may be smaller.
+static SMALLER: AtomicU64 = AtomicU64::new(0);
+/// By how many bytes one workspace may be larger.
+static LARGER: AtomicU64 = AtomicU64::new(0);
 
-/// Number of operations so far.
-pub fn count() -> u64 {
-    OPERATIONS.load(Ordering::Relaxed)
+/// Operations so far: the number with unknown workspaces, with planned ones, and with planned ones that are uncertain;
+/// and by how many bytes one of these may be smaller and larger.
+pub fn counts() -> [u64; 5] {
+    [&UNKNOWN, &PLANNED, &UNCERTAIN, &SMALLER, &LARGER].map(|count| count.load(Ordering::Relaxed))
 }
 
 fn version() -> usize {
@@ -50,7 +62,7 @@ fn version() -> usize {
 }
 
 fn operation() -> i32 {
-    OPERATIONS.fetch_add(1, Ordering::Relaxed);
+    UNKNOWN.fetch_add(1, Ordering::Relaxed);
     status::SUCCESS
 }
 
@@ -122,15 +134,26 @@ exports! {
         put(to, handle.as_ref().map_or(0, |handle| handle[STREAM]));
         status::SUCCESS
     }
-    fn cudnnBackendCreateDescriptor(_kind: i32, to: *mut *mut Opaque) -> i32 {
-        create(to)
+    fn cudnnBackendCreateDescriptor(kind: i32, to: *mut *mut Opaque) -> i32 {
+        planner().map_or_else(|| create(to), |planner| planner.create(kind, to.cast()))
     }
     fn cudnnBackendDestroyDescriptor(descriptor: *mut Opaque) -> i32 {
-        destroy(descriptor)
+        planner().map_or_else(|| destroy(descriptor), |planner| planner.destroy(descriptor.cast()))
+    }
+    fn cudnnBackendSetAttribute(
+        descriptor: *mut Opaque, name: i32, kind: i32, count: i64, values: *const c_void,
+    ) -> i32 {
+        planner().map_or(status::SUCCESS, |planner| planner.set(descriptor.cast(), name, kind, count, values))
+    }
+    fn cudnnBackendFinalize(descriptor: *mut Opaque) -> i32 {
+        planner().map_or(status::SUCCESS, |planner| planner.finalize(descriptor.cast()))
     }
     fn cudnnBackendGetAttribute(
-        _descriptor: *mut Opaque, name: i32, _kind: i32, room: i64, count: *mut i64, values: *mut c_void,
+        descriptor: *mut Opaque, name: i32, kind: i32, room: i64, count: *mut i64, values: *mut c_void,
     ) -> i32 {
+        if let Some(planner) = planner() {
+            return planner.get(descriptor.cast(), name, kind, room, count, values);
+        }
         match name {
             // The caller has created descriptors for the results. Ours are empty, so there is nothing to fill in.
             attribute::HEURISTIC_RESULTS | attribute::ENGINE => put(count, 1),
@@ -155,8 +178,14 @@ exports! {
         }
         status::SUCCESS
     }
-    fn cudnnBackendExecute(_handle: *mut Opaque, _plan: *mut Opaque, _values: *mut Opaque) -> i32 {
-        operation()
+    fn cudnnBackendExecute(_handle: *mut Opaque, plan: *mut Opaque, _values: *mut Opaque) -> i32 {
+        let Some(planner) = planner() else { return operation() };
+        PLANNED.fetch_add(1, Ordering::Relaxed);
+        let range = planner.range(plan.cast());
+        UNCERTAIN.fetch_add(u64::from(range != Range::default()), Ordering::Relaxed);
+        SMALLER.fetch_max(range.smaller, Ordering::Relaxed);
+        LARGER.fetch_max(range.larger, Ordering::Relaxed);
+        status::SUCCESS
     }
     fn cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
         _handle: *mut Opaque, _mode: i32, _operation: i32, _x: *mut Opaque, _z: *mut Opaque, _y: *mut Opaque, _scale: *mut Opaque,

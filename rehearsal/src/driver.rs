@@ -8,7 +8,7 @@ use crate::kernels::any;
 use crate::runtime::{known, version};
 use crate::state::{current_device, device_count, devices, is_device_address, set_current_device, status};
 use crate::stubs;
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 
 /// Memory without an address.
 pub struct Piece {
@@ -31,10 +31,19 @@ extern "C" fn unknown() -> i32 {
     status::NOT_SUPPORTED
 }
 
+/// `CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND`.
+const NOT_FOUND: i32 = 1;
+
 /// Looks up a function by name at run time.
 unsafe fn entry_point(name: *const c_char, to: *mut *mut c_void, state: *mut i32) -> i32 {
     // SAFETY: the caller passes the name of a function. Looking it up in this process reads nothing else.
     unsafe {
+        // The runtime inside of cuDNN begins with this one. Without it, that runtime has no device, as cuDNN does.
+        if CStr::from_ptr(name) == c"cuGetProcAddress" {
+            put(to, std::ptr::null_mut());
+            put(state, NOT_FOUND);
+            return status::NOT_FOUND;
+        }
         let found = libc::dlsym(libc::RTLD_DEFAULT, name);
         put(to, if found.is_null() { unknown as *mut c_void } else { found });
         put(state, 0);
@@ -140,6 +149,17 @@ exports! {
     fn cuModuleLoadDataEx(
         to: *mut *mut c_void, _code: *const c_void, _count: u32, _options: *mut c_void, _values: *mut c_void,
     ) -> i32 {
+        put(to, any());
+        status::SUCCESS
+    }
+    fn cuLibraryLoadData(
+        to: *mut *mut c_void, _code: *const c_void, _options: *mut c_void, _values: *mut c_void, _count: u32,
+        _library_options: *mut c_void, _library_values: *mut c_void, _library_count: u32,
+    ) -> i32 {
+        put(to, any());
+        status::SUCCESS
+    }
+    fn cuLibraryGetKernel(to: *mut *mut c_void, _library: *mut c_void, _name: *const c_char) -> i32 {
         put(to, any());
         status::SUCCESS
     }

@@ -93,6 +93,10 @@ exports! {
         put(blocks, 2);
         status::SUCCESS
     }
+    fn cuOccupancyMaxPotentialClusterSize(blocks: *mut i32, _function: *const c_void, _launch: *const c_void) -> i32 {
+        put(blocks, 8);
+        status::SUCCESS
+    }
     fn cuOccupancyMaxActiveClusters(clusters: *mut i32, _function: *const c_void, _launch: *const c_void) -> i32 {
         put(clusters, 1);
         status::SUCCESS

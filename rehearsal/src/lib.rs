@@ -3,7 +3,7 @@
 //! PyTorch's allocator, autograd and profiler are the real ones. Below them, this library replaces the functions of the
 //! CUDA runtime, the driver, cuBLAS, cuDNN, NCCL, CUPTI and NVML. Device memory is a range of addresses that cannot be
 //! read or written. Requests are accounted for, and fail if the device has no memory left. Kernels do nothing, and
-//! every value read back is 0.
+//! every value read back is 0. Workspaces of cuDNN are those that the user's own cuDNN plans, if it can ([`plans`]).
 //!
 //! Python loads this library with global symbols before it imports PyTorch, and describes the device in the environment
 //! ([`config`]).
@@ -32,6 +32,7 @@ mod layout;
 mod memory;
 mod nccl;
 mod nvml;
+mod plans;
 mod reads;
 mod runtime;
 mod state;

@@ -17,6 +17,8 @@ pub mod status {
     pub const NO_DEVICE: i32 = 100;
     /// There is no device with this number.
     pub const NO_SUCH_DEVICE: i32 = 101;
+    /// There is no function with this name.
+    pub const NOT_FOUND: i32 = 500;
     /// The operation cannot be rehearsed.
     pub const NOT_SUPPORTED: i32 = 801;
 }

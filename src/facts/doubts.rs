@@ -87,6 +87,8 @@ pub enum Doubt {
     BaselineNotExact,
     /// Rehearsed, and sizes depended on values on the device, which were 0: the first line that read such a value.
     SizesFromValues(String),
+    /// Rehearsed, and workspaces that cuDNN planned may be up to this many bytes larger.
+    UncertainWorkspaces(u64),
 }
 
 /// The effect of a doubt on a replayed figure.
@@ -100,15 +102,18 @@ pub enum Leaves {
     UpTo(u64),
     /// There is only an upper bound, this many bytes above the figure.
     AtMost(u64),
+    /// It lies between two bounds, this many bytes below and above the figure.
+    Around(u64, u64),
 }
 
 /// The doubt about the maximum of a counter on a device, if any.
 pub fn of_maximum(track: Track<'_>, metric: Metric) -> Option<(Doubt, Leaves)> {
     let history = track.history;
-    of_device(track).or_else(|| match metric {
+    let of_metric = || match metric {
         Metric::Reserved => of_reserved(track),
         _ => of_allocated(history),
-    })
+    };
+    of_device(track).or_else(of_metric).or_else(|| of_workspaces(track.snapshot, metric))
 }
 
 /// The doubt about every figure of a device, if any.
@@ -315,6 +320,17 @@ fn of_allocated(history: &History) -> Option<(Doubt, Leaves)> {
     } else {
         None
     }
+}
+
+/// The doubt about a maximum if cuDNN's workspaces are only known within bounds. One of them is held at a time. How much
+/// more is reserved for a larger one depends on the free blocks.
+fn of_workspaces(snapshot: &Snapshot, metric: Metric) -> Option<(Doubt, Leaves)> {
+    let rehearsal = snapshot.notes.rehearsal.as_ref().filter(|rehearsal| rehearsal.cudnn_uncertain > 0)?;
+    let leaves = match metric {
+        Metric::Reserved => Leaves::Nothing,
+        _ => Leaves::Around(rehearsal.cudnn_smaller, rehearsal.cudnn_larger),
+    };
+    Some((Doubt::UncertainWorkspaces(rehearsal.cudnn_larger), leaves))
 }
 
 fn of_reserved(track: Track<'_>) -> Option<(Doubt, Leaves)> {

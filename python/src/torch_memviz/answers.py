@@ -3687,8 +3687,20 @@ class RehearsalFacts:
     context_bytes: int
     """Memory that CUDA itself was assumed to use."""
 
+    cudnn_larger_bytes: int
+    """By how much such a workspace, and so a peak of allocated memory, may be larger."""
+
     cudnn_operations: int
-    """The number of cuDNN operations. Their workspaces are unknown and were assumed to be 0."""
+    """The number of cuDNN operations whose workspaces are unknown and were assumed to be 0."""
+
+    cudnn_planned: int
+    """The number of cuDNN operations whose workspaces cuDNN itself planned, without a device."""
+
+    cudnn_smaller_bytes: int
+    """By how much such a workspace, and so a peak of allocated memory, may be smaller."""
+
+    cudnn_uncertain: int
+    """The number of these whose workspaces may be smaller or larger on the GPU."""
 
     ended: str | None
     """Why it ended before the program; null if it did not."""

@@ -48,6 +48,9 @@ pub fn maximum(track: Track<'_>, metric: Metric) -> Measured {
         Some((doubt, Leaves::LowerBound)) => Measured::between(Some(bytes), None, doubt),
         Some((doubt, Leaves::UpTo(more))) => Measured::between(Some(bytes), bytes.checked_add(more), doubt),
         Some((doubt, Leaves::AtMost(more))) => Measured::between(None, bytes.checked_add(more), doubt),
+        Some((doubt, Leaves::Around(less, more))) => {
+            Measured::between(bytes.checked_sub(less).or(Some(0)), bytes.checked_add(more), doubt)
+        }
     }
 }
 

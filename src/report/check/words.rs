@@ -342,6 +342,10 @@ pub fn doubt(doubt: &Doubt) -> String {
         Doubt::SizesFromValues(place) => {
             format!("rehearsed; some sizes depend on values read from the device, which a rehearsal does not know ({place})")
         }
+        Doubt::UncertainWorkspaces(bytes) => {
+            let bytes = Bytes(*bytes);
+            format!("rehearsed; some workspaces that cuDNN planned without a device may be up to {bytes} larger")
+        }
         Doubt::Followed => {
             "more data follows the recording in the same file, and only the recording was read".to_owned()
         }

@@ -53,6 +53,18 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
             true,
         ));
     }
+    if rehearsal.cudnn_uncertain > 0 {
+        lines.push((
+            format!(
+                "of {} planned without a device, {} may need up to {} more workspace: a peak of allocated memory \
+                 may be higher by as much, and one of reserved memory by more",
+                count(rehearsal.cudnn_planned, "cuDNN operation"),
+                rehearsal.cudnn_uncertain,
+                Bytes(rehearsal.cudnn_larger)
+            ),
+            true,
+        ));
+    }
     if !rehearsal.refused.is_empty() {
         lines.push((format!("not rehearsed (failed or left out): {}", rehearsal.refused.join(", ")), true));
     }
@@ -90,8 +102,16 @@ keys! { schema
         pub assumed: Option<String> = known(&rehearsal.assumed),
         /// Lines that read values, those that decided about sizes first.
         pub value_reads: Vec<ValueReadsRow> = rehearsal.reads.iter().map(ValueReadsRow::of).collect(),
-        /// The number of cuDNN operations. Their workspaces are unknown and were assumed to be 0.
+        /// The number of cuDNN operations whose workspaces are unknown and were assumed to be 0.
         pub cudnn_operations: u64 = rehearsal.cudnn_operations,
+        /// The number of cuDNN operations whose workspaces cuDNN itself planned, without a device.
+        pub cudnn_planned: u64 = rehearsal.cudnn_planned,
+        /// The number of these whose workspaces may be smaller or larger on the GPU.
+        pub cudnn_uncertain: u64 = rehearsal.cudnn_uncertain,
+        /// By how much such a workspace, and so a peak of allocated memory, may be smaller.
+        pub cudnn_smaller_bytes: u64 = rehearsal.cudnn_smaller,
+        /// By how much such a workspace, and so a peak of allocated memory, may be larger.
+        pub cudnn_larger_bytes: u64 = rehearsal.cudnn_larger,
         /// Calls that are not rehearsed, and so failed or were left out.
         pub not_rehearsed: Vec<String> = rehearsal.refused.clone(),
         /// Models that were built without their weights.

@@ -437,3 +437,29 @@ fn a_rehearsal_is_checked_and_names_its_gaps() {
     let plain = folder.write("plain.pickle", pickle(&whole()));
     assert!(memviz(&["peak", &plain, "--format", "json"]).json()["input"].get("rehearsal").is_none());
 }
+
+#[test]
+fn a_peak_with_uncertain_workspaces_is_checked_at_its_bound() {
+    let mut rehearsed = whole();
+    let facts = json!({"version": 1, "gpu": "h100-80gb", "memory": 64 << 20, "context": 8 << 20, "cudnn_planned": 7,
+        "cudnn_uncertain": 3, "cudnn_smaller": 512, "cudnn_larger": 1 << 20});
+    rehearsed["rehearsal"] = json!(facts.to_string());
+    let peak_of = |slack: i64| {
+        let verdicts = verdicts(&rehearsed, slack).unwrap();
+        // How much more is reserved for a larger workspace is not known.
+        assert_eq!((verdicts[1], verdicts[3]), (CheckVerdict::Unknown, CheckVerdict::Unknown));
+        assert_eq!(verdicts[0], verdicts[2]);
+        verdicts[0]
+    };
+    assert_eq!(peak_of(1 << 20), CheckVerdict::Passed);
+    assert_eq!(peak_of((1 << 20) - 1), CheckVerdict::Unknown);
+    assert_eq!(peak_of(-512), CheckVerdict::Unknown);
+    assert_eq!(peak_of(-513), CheckVerdict::Failed);
+    let path = Folder::new();
+    let path = path.write("rehearsed.pickle", pickle(&rehearsed));
+    let run = memviz(&["peak", &path]);
+    let said = "of 7 cuDNN operations planned without a device, 3 may need up to 1.00 MiB more workspace";
+    assert!(run.stdout.contains(said), "{}", run.stdout);
+    let facts = &memviz(&["peak", &path, "--format", "json"]).json()["input"]["rehearsal"];
+    assert_eq!((&facts["cudnn_uncertain"], &facts["cudnn_larger_bytes"]), (&json!(3), &json!(1 << 20)));
+}

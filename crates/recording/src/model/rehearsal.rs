@@ -33,9 +33,21 @@ pub struct Rehearsal {
     /// Models of transformers that were built from their configuration, without their weights.
     #[serde(default)]
     pub without_weights: Vec<String>,
-    /// The number of cuDNN operations. Their workspaces are unknown and were assumed to be 0.
+    /// The number of cuDNN operations whose workspaces are unknown and were assumed to be 0.
     #[serde(default)]
     pub cudnn_operations: u64,
+    /// The number of cuDNN operations whose workspaces cuDNN itself planned, without a device.
+    #[serde(default)]
+    pub cudnn_planned: u64,
+    /// The number of these whose workspaces may be smaller or larger on the GPU.
+    #[serde(default)]
+    pub cudnn_uncertain: u64,
+    /// By how many bytes such a workspace may be smaller. At most one is held at a time.
+    #[serde(default)]
+    pub cudnn_smaller: u64,
+    /// By how many bytes such a workspace may be larger.
+    #[serde(default)]
+    pub cudnn_larger: u64,
     /// Why the rehearsal ended before the program did; empty if it did not.
     #[serde(default)]
     pub ended: String,
@@ -85,6 +97,8 @@ impl Rehearsal {
             "rehearsed for another GPU: the cuBLAS workspace and reduction buffers may have other sizes on this GPU, and programs may choose other kernels; rehearse the program for this GPU with memviz rehearse --gpu NAME"
         } else if self.cudnn_operations > 0 {
             "rehearsed; cuDNN workspaces are not counted"
+        } else if self.cudnn_uncertain > 0 {
+            "rehearsed; some cuDNN workspaces may be larger"
         } else {
             ""
         }

@@ -33,6 +33,10 @@ GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 #: Version of cuDNN if no package shows it: the one that PyTorch shipped for years.
 USUAL_CUDNN = "9.1.0"
 
+#: The part of cuDNN that plans operations, in its package; and the first version that does so without a device.
+PLANNER = "nvidia/cudnn/lib/libcudnn_graph.so.9"
+FIRST_PLANNING = 90_800
+
 
 @dataclass(frozen=True)
 class Build:
@@ -87,14 +91,20 @@ def is_tried(version: str) -> bool:
     return found is not None and TRIED[0] <= (int(found.group(1)), int(found.group(2))) <= TRIED[1]
 
 
-def cudnn(cuda: int) -> int:
-    """Return the version of cuDNN that PyTorch expects, in cuDNN's encoding: 9.1.0 is 90100, 8.9.2 is 8902."""
+def cudnn(cuda: int) -> tuple[int, Path | None]:
+    """Return the version of cuDNN that PyTorch expects, and the library that plans for it without a device, if any.
+
+    The version is in cuDNN's encoding: 9.1.0 is 90100, 8.9.2 is 8902.
+    """
+    planner = None
     try:
-        version = importlib.metadata.version(f"nvidia-cudnn-cu{cuda // 1000}")
+        package = importlib.metadata.distribution(f"nvidia-cudnn-cu{cuda // 1000}")
+        version, planner = package.version, Path(str(package.locate_file(PLANNER)))
     except importlib.metadata.PackageNotFoundError:
         version = USUAL_CUDNN
     major, minor, patch = (int(part) for part in version.split(".")[:3])
-    return major * (10_000 if major >= 9 else 1000) + minor * 100 + patch
+    number = major * (10_000 if major >= 9 else 1000) + minor * 100 + patch
+    return number, planner if planner is not None and number >= FIRST_PLANNING and planner.is_file() else None
 
 
 def has_gpu() -> bool:
@@ -109,10 +119,11 @@ def describe(gpu: Gpu, memory: int, context: int, devices: int, placement: str) 
         RehearsalError: if there is no PyTorch that can be rehearsed.
     """
     cuda = build().cuda
+    version, planner = cudnn(cuda)
     values = {
         "name": gpu.name,
         "cuda": cuda,
-        "cudnn": cudnn(cuda),
+        "cudnn": version,
         "devices": devices,
         "memory": memory,
         "context": context,
@@ -126,6 +137,8 @@ def describe(gpu: Gpu, memory: int, context: int, devices: int, placement: str) 
         "bus": gpu.bus,
         "placement": placement,
     }
+    if planner is not None:
+        values["planner"] = planner
     return ";".join(f"{key}={value}" for key, value in values.items())
 
 
@@ -150,7 +163,6 @@ class Library:
         loaded = [ctypes.CDLL(str(where / name), mode=ctypes.RTLD_GLOBAL) for name in LIBRARIES]
         self._library = loaded[0]
         self._library.memviz_rehearsal_reads.restype = ctypes.c_uint64
-        self._library.memviz_rehearsal_cudnn.restype = ctypes.c_uint64
         self._library.memviz_rehearsal_refused.restype = ctypes.c_size_t
         self._library.memviz_rehearsal_refused.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
         self._listener: object = None
@@ -171,9 +183,15 @@ class Library:
         """Return this value, instead of 0, for the next size that this thread reads from a device."""
         self._library.memviz_rehearsal_assume(ctypes.c_uint64(size))
 
-    def cudnn_operations(self) -> int:
-        """Return the number of cuDNN operations so far."""
-        return int(self._library.memviz_rehearsal_cudnn())
+    def cudnn(self) -> dict[str, int]:
+        """Return the number of cuDNN operations so far: those of unknown, of planned and of uncertain workspaces.
+
+        The last two numbers say by how many bytes an uncertain workspace may be smaller or larger than planned.
+        """
+        names = ("cudnn_operations", "cudnn_planned", "cudnn_uncertain", "cudnn_smaller", "cudnn_larger")
+        counts = (ctypes.c_uint64 * len(names))()
+        self._library.memviz_rehearsal_cudnn(ctypes.byref(counts))
+        return dict(zip(names, counts, strict=True))
 
     def refused(self) -> list[str]:
         """Return the functions that failed because they cannot be rehearsed."""

@@ -121,7 +121,7 @@ class Session:
             "refused": [*self._library.refused(), *sorted(self.left_out)],
             "assumed": self._assumption.text if self._assumption is not None else "",
             "without_weights": self.without_weights,
-            "cudnn_operations": self._library.cudnn_operations(),
+            **self._library.cudnn(),
             "ended": self.ended,
         }
 
