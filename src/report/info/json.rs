@@ -8,6 +8,7 @@ use crate::report::Source;
 use crate::report::common::json::{AnomalyCounts, CounterBytes, Head, keys};
 use crate::report::common::notes;
 use crate::report::leaks::json::{StepSourceName, step_source};
+use crate::replay::ComparedCounter;
 use indexmap::IndexMap;
 
 keys! { schema
@@ -94,6 +95,9 @@ keys! { schema
         pub maxima: CounterBytes = (&device.maxima).into(),
         /// Counters at the end.
         pub end: CounterBytes = (&device.end).into(),
+        /// PyTorch's own counters beside the replayed ones; left out if the file does not contain them.
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        pub memory_stats: &'a [ComparedCounter] = &device.counted,
     }
 }
 
