@@ -3,6 +3,7 @@
 
 pub mod bytes;
 pub mod commands;
+pub mod cuts;
 pub mod entries;
 pub mod looks;
 pub mod mutation;

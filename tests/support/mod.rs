@@ -8,6 +8,7 @@
 pub mod allocator_model;
 pub mod difference;
 pub mod pickle_writer;
+pub mod plain_replay;
 pub mod programs;
 pub mod protobuf;
 pub mod snapshot_file;

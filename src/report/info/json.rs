@@ -4,11 +4,11 @@ use crate::analysis::info::{AnnotationSummary, DeviceInfo, InfoReport};
 use crate::facts::training::PhaseSummary;
 use crate::facts::training::steps::Steps;
 use crate::model::{Action, AllocatorSettings};
+use crate::replay::ComparedCounter;
 use crate::report::Source;
 use crate::report::common::json::{AnomalyCounts, CounterBytes, Head, keys};
 use crate::report::common::notes;
 use crate::report::leaks::json::{StepSourceName, step_source};
-use crate::replay::ComparedCounter;
 use indexmap::IndexMap;
 
 keys! { schema

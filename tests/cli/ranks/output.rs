@@ -140,7 +140,9 @@ fn every_line_fits_into_the_terminal() {
     let report = RanksReport::of(lines, Metric::Allocated);
     for width in (50..=220).step_by(10) {
         let mut out = Vec::new();
-        report.text((), TextStyle { width: Some(width), color: false, advice: true, ..TextStyle::default() }, &mut out).unwrap();
+        report
+            .text((), TextStyle { width: Some(width), color: false, advice: true, ..TextStyle::default() }, &mut out)
+            .unwrap();
         let out = String::from_utf8(out).unwrap();
         // Commands are to be copied as they are.
         let wide = out.lines().filter(|line| line.width() > width && !line.starts_with("memviz "));

@@ -2,7 +2,8 @@
 
 use super::profile::DeviceType;
 use super::{
-    AllocatorSettings, Annotation, Contexts, DeviceId, Holders, MemoryStats, Rehearsal, Segment, Stacks, Strings, TraceEntries, View,
+    AllocatorSettings, Annotation, Contexts, DeviceId, Holders, MemoryStats, Rehearsal, Segment, Stacks, Strings,
+    TraceEntries, View,
 };
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};

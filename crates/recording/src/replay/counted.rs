@@ -63,7 +63,12 @@ fn compared(snapshot: &Snapshot, history: &History, stats: &DeviceStats) -> Vec<
     let actions = snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
     let requests = actions.iter().filter(|&&action| action == Action::Alloc).count() as i64;
     // Fewer than there are entries: the program has reset the counter.
-    add(MemoryStats::REQUESTS.to_owned(), CountedAt::All, stats.requests().filter(|&counted| counted >= requests), requests);
+    add(
+        MemoryStats::REQUESTS.to_owned(),
+        CountedAt::All,
+        stats.requests().filter(|&counted| counted >= requests),
+        requests,
+    );
     let of = |at: &Option<Counted>, name: &str| at.as_ref()?.get(name).copied();
     for metric in Metric::ALL.into_iter().filter(|&metric| history.completeness.bound(metric).is_none()) {
         let [current, peak] = ["current", "peak"].map(|kind| format!("{}_bytes.all.{kind}", metric.name()));
@@ -73,7 +78,8 @@ fn compared(snapshot: &Snapshot, history: &History, stats: &DeviceStats) -> Vec<
         let highest = history.maxima[metric as usize].bytes;
         // A peak from before the recording may be higher, and a program can reset peaks: then they are lower.
         let before = of(&stats.start, &peak);
-        let counted = of(&stats.end, &peak).filter(|&counted| before.is_some_and(|it| it < counted) && counted >= highest);
+        let counted =
+            of(&stats.end, &peak).filter(|&counted| before.is_some_and(|it| it < counted) && counted >= highest);
         add(peak, CountedAt::All, counted, highest);
         add(current.clone(), CountedAt::End, of(&stats.end, &current), history.end.get(metric));
     }

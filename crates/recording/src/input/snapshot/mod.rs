@@ -10,8 +10,8 @@ use super::pickle::findings::{Fields, Findings, expected};
 use super::pickle::value::{Heap, Items, Value};
 use crate::error::{Error, Result};
 use crate::model::{
-    DeviceId, DeviceTrace, Frame, HOST_DEVICE, Holders, MAX_DEVICE, MemoryStats, Rehearsal, Snapshot, SourceNotes, StackId, StrId,
-    TraceEntries,
+    DeviceId, DeviceTrace, Frame, HOST_DEVICE, Holders, MAX_DEVICE, MemoryStats, Rehearsal, Snapshot, SourceNotes,
+    StackId, StrId, TraceEntries,
 };
 use crate::sorting::SortRows;
 use std::collections::{BTreeMap, HashSet};
