@@ -27,7 +27,6 @@ def build():
 batches = [int(sys.argv[2]) if "--batch" in sys.argv else 8] * 4
 
 def train(model, optimizer, batch):
-    torch.nonzero(model(torch.zeros(batch, 1024, device="cuda")).sum(1, keepdim=True) > 0)
     model(torch.zeros(batch, 1024, device="cuda")).sum().backward()
     optimizer.step()
     optimizer.zero_grad()
@@ -40,6 +39,7 @@ def main():
 #: What precedes the code of a page, by a part of that code.
 BEFORE = {
     "def test_": """
+import pytest
 import torch
 from train import build, main
 
@@ -78,12 +78,18 @@ train(model, optimizer, 8)
 """,
     "_snapshot()": "import torch\ntorch.cuda.init()\n",
     "debug_server.start": """
+import os
+import socket
 import torch
-torch.distributed.init_process_group("gloo", init_method=f"file://{__file__}.store", rank=0, world_size=1)
+
+with socket.socket() as listener:
+    listener.bind(("127.0.0.1", 0))
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(listener.getsockname()[1]))
+torch.distributed.init_process_group("gloo", rank=0, world_size=1)
 """,
 }
 #: What follows it.
-AFTER = {"debug_server.start": "import os\nos._exit(0)  # the server runs on\n"}
+AFTER = {"debug_server.start": "os._exit(0)  # the server runs on\n"}
 
 
 def code(page: str, language: str) -> list[str]:

@@ -9,12 +9,13 @@ import re
 import signal
 from pathlib import Path
 from types import ModuleType
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 import torch_memviz
 from torch_memviz._recording import release
+from torch_memviz._recording.counters import Counters
 from torch_memviz._recording.release import lost
 
 from .conftest import PROGRAMS, TorchEnvironment
@@ -30,7 +31,11 @@ def test_a_training_is_recorded_from_its_start(any_torch: TorchEnvironment, tmp_
     device = answer.devices[0]
     assert device.maxima.allocated_bytes == said["peak"]
     assert device.end.allocated_bytes == said["end"]
-    assert torch_memviz.info(tmp_path / "run.pickle").devices[0].steps == 5
+    [info] = torch_memviz.info(tmp_path / "run.pickle").devices
+    assert info.steps == 5
+    # Requests, and the current value of each counter at both ends and its peak.
+    assert len(info.memory_stats or ()) == 13
+    assert all(one.counted == one.replayed for one in info.memory_stats or ())
     assert len(torch_memviz.leaks(tmp_path / "run.pickle").devices) == 1
     if said["named"]:
         named = {row.label: row for row in device.attribution.rows}
@@ -38,6 +43,24 @@ def test_a_training_is_recorded_from_its_start(any_torch: TorchEnvironment, tmp_
         assert not named["optimizer_state"].inferred
     assert bool(said["named"]) == (any_torch.version >= (2, 15))
     assert "Warning" not in done.stderr
+
+
+def test_lost_parts_are_noticed(torch: TorchEnvironment, tmp_path: Path) -> None:
+    torch.run(PROGRAMS / "training.py", cwd=tmp_path)
+    whole = pickle.loads((tmp_path / "run.pickle").read_bytes())
+    limit = torch_memviz.peak(tmp_path / "run.pickle").devices[0].maxima.allocated_bytes - 1
+    assert torch_memviz.check(whole, max_peak=f"{limit}B").exit_code == 1
+    cut: list[dict[str, Any]] = []
+    for lost in range(1, 12):
+        trace = whole["device_traces"][0][lost:]
+        cut.append(whole | {"device_traces": [trace]})
+        cut.append(whole | {"device_traces": [trace], "segments": whole["segments"][1:]})
+    cut.append(whole | {"device_traces": [[]], "segments": []})
+    for left in cut:
+        assert torch_memviz.check(left, max_peak=f"{limit}B").exit_code != 0
+    [differing] = torch_memviz.info(cut[1]).devices
+    [requests] = [one for one in differing.memory_stats or () if one.at == "all" and one.name.startswith("allocation.")]
+    assert requests.counted >= requests.replayed
 
 
 def test_a_program_says_what_memory_is_for(any_torch: TorchEnvironment, tmp_path: Path) -> None:

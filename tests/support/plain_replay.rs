@@ -28,7 +28,7 @@ pub fn counters(snapshot: &Snapshot, device: i32) -> Option<Vec<[u128; 4]>> {
     let mut last = i64::MIN;
     for entry in snapshot.entries.rows(rows) {
         let (addr, size) = (u128::from(entry.addr), u128::from(entry.size));
-        if entry.time_us < last || addr + size > 1 << 64 {
+        if entry.time_us < last {
             return None;
         }
         last = entry.time_us;
@@ -36,7 +36,7 @@ pub fn counters(snapshot: &Snapshot, device: i32) -> Option<Vec<[u128; 4]>> {
             Action::SegmentAlloc => {
                 let before = segments.range(..addr + size).next_back();
                 let is_free = before.is_none_or(|(&start, before)| start + before.size <= addr);
-                (is_free && size > 0).then_some(())?;
+                (is_free && size > 0 && addr + size < 1 << 64).then_some(())?;
                 segments.insert(addr, Segment { size, blocks: BTreeMap::new() });
             }
             Action::SegmentFree => {
