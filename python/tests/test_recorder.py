@@ -49,15 +49,20 @@ def test_lost_parts_are_noticed(torch: TorchEnvironment, tmp_path: Path) -> None
     torch.run(PROGRAMS / "training.py", cwd=tmp_path)
     whole = pickle.loads((tmp_path / "run.pickle").read_bytes())
     limit = torch_memviz.peak(tmp_path / "run.pickle").devices[0].maxima.allocated_bytes - 1
-    assert torch_memviz.check(whole, max_peak=f"{limit}B").exit_code == 1
+
+    def verdict(recording: dict[str, Any]) -> str:
+        [outcome] = torch_memviz.check(recording, max_peak=f"{limit}B")
+        return outcome.verdict
+
+    assert verdict(whole) == "failed"
     cut: list[dict[str, Any]] = []
-    for lost in range(1, 12):
-        trace = whole["device_traces"][0][lost:]
+    for count in range(1, 12):
+        trace = whole["device_traces"][0][count:]
         cut.append(whole | {"device_traces": [trace]})
         cut.append(whole | {"device_traces": [trace], "segments": whole["segments"][1:]})
     cut.append(whole | {"device_traces": [[]], "segments": []})
     for left in cut:
-        assert torch_memviz.check(left, max_peak=f"{limit}B").exit_code != 0
+        assert verdict(left) != "passed"
     [differing] = torch_memviz.info(cut[1]).devices
     [requests] = [one for one in differing.memory_stats or () if one.at == "all" and one.name.startswith("allocation.")]
     assert requests.counted >= requests.replayed

@@ -275,6 +275,11 @@ fn figures_without_a_mark_equal_those_of_a_second_replay() {
             snapshot.entries = TraceEntries::default();
             snapshot.entries.extend(&rows);
         }
+        let is_mapped = |action: &Action| matches!(action, Action::SegmentMap | Action::SegmentUnmap);
+        if snapshot.entries.actions().iter().any(is_mapped) {
+            // The second replay does not know expandable segments.
+            return Ok(());
+        }
         for history in replay(&snapshot).iter().filter(|it| it.anomalies.total() == 0 && it.completeness.is_complete())
         {
             let [plain, changed] = unmarked.get();

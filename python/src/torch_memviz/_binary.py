@@ -68,8 +68,8 @@ def call(arguments: Sequence[str]) -> Run:
     Raises:
         MemvizError: if the memviz binary is not found.
     """
-    command, path = ["memviz", *arguments], binary()
-    done = subprocess.run(command, executable=path, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", check=False)
+    command, null = ["memviz", *arguments], subprocess.DEVNULL
+    done = subprocess.run(command, executable=binary(), stdin=null, capture_output=True, encoding="utf-8", check=False)
     return Run(done.stdout, done.stderr, done.returncode)
 
 

@@ -58,7 +58,7 @@ def _has_only_attributes(kind: type) -> bool:
 
 
 def _named(found: Any) -> list[tuple[str, Any]]:
-    """Return the names and values of attributes. Names of classes derived from `str` would run code when they are used."""
+    """Return the names and values of attributes. Names of a class derived from `str` would run its code."""
     # The namespace of a class is no dictionary, but its `items` are Python's own.
     items = dict.items(found) if isinstance_of(found, dict) else found.items()
     return [(name if type(name) is str else "…", value) for name, value in tuple(items)]

@@ -16,8 +16,8 @@ from .classes import is_subclass, isinstance_of, name_of
 from .edges import Handlers, own_dict, own_dict_of
 from .graph import UNREACHABLE, Edge, Graph, Root
 
-#: Limits of a walk, and of reading the storages that it has found. Seconds are those of the processor: other work on the
-#: machine does not count.
+#: Limits of a walk, and of reading the storages that it has found. Seconds are those of the processor: other work on
+#: the machine does not count.
 MOST_OBJECTS = 3_000_000
 MOST_SECONDS = 5.0
 #: References that are followed back from a tensor that no variable reaches.
