@@ -41,6 +41,10 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let report = recording.peak(&PeakOptions::default())?;
     report.chat(source, &mut io::stdout())?;
     // The formats of memviz itself are also available.
-    report.text(source, TextStyle { width: Some(80), color: false, advice: true }, &mut io::stdout())?;
+    report.text(
+        source,
+        TextStyle { width: Some(80), color: false, advice: true, ..TextStyle::default() },
+        &mut io::stdout(),
+    )?;
     Ok(())
 }

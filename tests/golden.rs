@@ -590,7 +590,7 @@ fn render(recording: &Recording, path: &str, question: Question, widths: &[Optio
     let texts = |write: &dyn Fn(&TextStyle, &mut Vec<u8>)| -> Vec<String> {
         let text = |&width| {
             let mut out = Vec::new();
-            write(&TextStyle { width, color: false, advice: true }, &mut out);
+            write(&TextStyle { width, color: false, advice: true, ..TextStyle::default() }, &mut out);
             String::from_utf8(out).unwrap()
         };
         widths.iter().map(text).collect()

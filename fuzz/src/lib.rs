@@ -3,6 +3,7 @@
 
 pub mod bytes;
 pub mod commands;
+pub mod cuts;
 pub mod entries;
 pub mod looks;
 pub mod mutation;
@@ -64,7 +65,7 @@ pub fn open_and_answer(bytes: &[u8]) {
 pub fn read_lines(bytes: &[u8]) {
     let (lines, _) = memviz::wire::rank_lines::read_lines(bytes, Metric::Allocated, &[]);
     let report = RanksReport::of(lines, Metric::Allocated);
-    let style = TextStyle { width: Some(80), color: false, advice: true };
+    let style = TextStyle { width: Some(80), color: false, advice: true, ..TextStyle::default() };
     for format in AnswerFormat::ALL {
         let mut out = Vec::new();
         let _ = format.write(&report, (), style, &mut out);
@@ -110,7 +111,7 @@ pub fn check(snapshot: &Snapshot, histories: &[History]) {
 /// When answers contradict one another.
 pub fn answer(recording: &Recording) {
     let source = Source { path: "snapshot.pickle", recording };
-    let style = TextStyle { width: Some(80), color: false, advice: true };
+    let style = TextStyle { width: Some(80), color: false, advice: true, ..TextStyle::default() };
     let fragmentation = FragmentationOptions::default().points(Some(8));
     let timeline = TimelineOptions::default()
         .peak(PeakOptions::default().top(Some(3)))

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::sync::LazyLock;
 
 /// Small snapshots of every layout.
-const FILES: [&[u8]; 7] = [
+pub(super) const FILES: [&[u8]; 7] = [
     include_bytes!("../../fixtures/snapshots/tiny/snapshot.pickle.gz"),
     include_bytes!("../../fixtures/snapshots/tiny_t201/snapshot.pickle.gz"),
     include_bytes!("../../fixtures/snapshots/tiny_t231/snapshot.pickle.gz"),

@@ -47,6 +47,20 @@ def test_a_walk_has_no_effect(any_torch: TorchEnvironment, tmp_path: Path) -> No
     assert found["freed"] == 15 + 16 + 17 + 11
 
 
+def test_a_walk_is_attacked(any_torch: TorchEnvironment, tmp_path: Path) -> None:
+    done = any_torch.run(PROGRAMS / "attacks.py", cwd=tmp_path)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["ran"] == []
+    assert {"main.odd.kept", "main.listed[0]", "main.slotted.kept", "main.named.…"} <= set(found["paths"])
+    # The walk keeps nothing alive, and changes no variable of a running function.
+    assert sorted(found["released"]) == ["__del__", "weakref"]
+    assert found["died"]
+    assert found["broken"] == []
+    assert "generator.inside" in found["threads"]
+    assert found["bounded"][0] in ("objects", "time")
+    assert found["bounded"][1:] == [True, True, True]
+
+
 def test_a_failed_request_is_recorded_with_its_holders(any_torch: TorchEnvironment, tmp_path: Path) -> None:
     any_torch.run(PROGRAMS / "out_of_memory.py", cwd=tmp_path, mib=2048)
     path = tmp_path / "run_oom_attempt1.pickle"

@@ -9,12 +9,13 @@ import re
 import signal
 from pathlib import Path
 from types import ModuleType
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 import torch_memviz
 from torch_memviz._recording import release
+from torch_memviz._recording.counters import Counters
 from torch_memviz._recording.release import lost
 
 from .conftest import PROGRAMS, TorchEnvironment
@@ -30,7 +31,11 @@ def test_a_training_is_recorded_from_its_start(any_torch: TorchEnvironment, tmp_
     device = answer.devices[0]
     assert device.maxima.allocated_bytes == said["peak"]
     assert device.end.allocated_bytes == said["end"]
-    assert torch_memviz.info(tmp_path / "run.pickle").devices[0].steps == 5
+    [info] = torch_memviz.info(tmp_path / "run.pickle").devices
+    assert info.steps == 5
+    # Requests, and the current value of each counter at both ends and its peak.
+    assert len(info.memory_stats or ()) == 13
+    assert all(one.counted == one.replayed for one in info.memory_stats or ())
     assert len(torch_memviz.leaks(tmp_path / "run.pickle").devices) == 1
     if said["named"]:
         named = {row.label: row for row in device.attribution.rows}
@@ -38,6 +43,29 @@ def test_a_training_is_recorded_from_its_start(any_torch: TorchEnvironment, tmp_
         assert not named["optimizer_state"].inferred
     assert bool(said["named"]) == (any_torch.version >= (2, 15))
     assert "Warning" not in done.stderr
+
+
+def test_lost_parts_are_noticed(torch: TorchEnvironment, tmp_path: Path) -> None:
+    torch.run(PROGRAMS / "training.py", cwd=tmp_path)
+    whole = pickle.loads((tmp_path / "run.pickle").read_bytes())
+    limit = torch_memviz.peak(tmp_path / "run.pickle").devices[0].maxima.allocated_bytes - 1
+
+    def verdict(recording: dict[str, Any]) -> str:
+        [outcome] = torch_memviz.check(recording, max_peak=f"{limit}B")
+        return outcome.verdict
+
+    assert verdict(whole) == "failed"
+    cut: list[dict[str, Any]] = []
+    for count in range(1, 12):
+        trace = whole["device_traces"][0][count:]
+        cut.append(whole | {"device_traces": [trace]})
+        cut.append(whole | {"device_traces": [trace], "segments": whole["segments"][1:]})
+    cut.append(whole | {"device_traces": [[]], "segments": []})
+    for left in cut:
+        assert verdict(left) != "passed"
+    [differing] = torch_memviz.info(cut[1]).devices
+    [requests] = [one for one in differing.memory_stats or () if one.at == "all" and one.name.startswith("allocation.")]
+    assert requests.counted >= requests.replayed
 
 
 def test_a_program_says_what_memory_is_for(any_torch: TorchEnvironment, tmp_path: Path) -> None:
@@ -227,10 +255,11 @@ def test_nothing_that_is_in_the_way_is_written_into(tmp_path: Path) -> None:
     # The predictable name that earlier versions used.
     (tmp_path / f"run.pickle.{os.getpid()}.partial").symlink_to(victim)
     path.symlink_to(victim)
-    release.dump(cast(ModuleType, Allocator), path, [], {})
+    release.dump(cast(ModuleType, Allocator), path, Counters([], []), {})
     assert victim.read_text() == "mine"
     assert not path.is_symlink()
-    assert pickle.loads(path.read_bytes()) == {"segments": [], "device_traces": [], "trace_alloc_overflowed": False}
+    written = pickle.loads(path.read_bytes())
+    assert sorted(written) == ["device_traces", "memory_stats", "segments", "trace_alloc_overflowed"]
     assert sorted(name.name for name in tmp_path.iterdir() if name.is_file() and not name.is_symlink()) == [
         "run.pickle",
         "victim",

@@ -9,6 +9,7 @@ use crate::report::{TextStyle, safe};
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
+use std::sync::LazyLock;
 
 pub fn style(args: &SharedArgs) -> TextStyle {
     let to_terminal = args.output.is_none() && io::stdout().is_terminal();
@@ -17,7 +18,19 @@ pub fn style(args: &SharedArgs) -> TextStyle {
         Color::Never => false,
         Color::Auto => to_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
     };
-    TextStyle { width: to_terminal.then(terminal_width).flatten(), color, advice: !args.quiet }
+    TextStyle { width: to_terminal.then(terminal_width).flatten(), color, advice: !args.quiet, program: program() }
+}
+
+/// How memviz was called, if that is a path to a folder where a shell does not look for programs.
+fn program() -> Option<&'static str> {
+    static CALLED: LazyLock<Option<String>> = LazyLock::new(|| {
+        let called = std::env::args_os().next()?.into_string().ok()?;
+        let folder = Path::new(&called).parent().filter(|folder| !folder.as_os_str().is_empty())?;
+        let searched = std::env::var_os("PATH").unwrap_or_default();
+        let is_found = std::env::split_paths(&searched).any(|searched| searched == folder);
+        (!is_found).then_some(called)
+    });
+    CALLED.as_deref()
 }
 
 /// Columns of the terminal: `COLUMNS` if set, otherwise as the terminal reports.

@@ -3,6 +3,7 @@
 //! A figure is exact only if nothing contradicts it. The code destructures all fields of the facts, so a new field does not
 //! compile until its effect is decided here.
 
+use crate::model::memory_stats::DeviceStats;
 use crate::model::rehearsal::{Rehearsal, ValueReads};
 use crate::model::{Format, Snapshot, SourceNotes, StackId, StrId};
 use crate::replay::{Completeness, History, Metric, SegmentSpan, Track};
@@ -18,6 +19,10 @@ pub enum Doubt {
     NoSuchDevice(Vec<i32>),
     /// The device has this many anomalies.
     Contradicts(u64),
+    /// PyTorch's own counters, which the file contains, differ from those of the entries.
+    CountersDiffer,
+    /// PyTorch counted memory on this device, of which the file contains nothing else.
+    DeviceMissing(i32),
     /// No history was recorded.
     NoHistory,
     /// The ring buffer dropped entries, as PyTorch says.
@@ -126,6 +131,9 @@ pub fn of_device(track: Track<'_>) -> Option<(Doubt, Leaves)> {
     if let Some((_, Leaves::Nothing)) = of_file {
         return of_file;
     }
+    if history.completeness.counters_differ {
+        return Some((Doubt::CountersDiffer, Leaves::Nothing));
+    }
     let lower = |doubt| Some((doubt, Leaves::LowerBound));
     match &history.completeness {
         Completeness { no_entries: true, .. } => lower(Doubt::NoHistory),
@@ -183,6 +191,8 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
         unread_forward_lines: _,
         frames_in_part: _,
         truncated_at,
+        // Compared with each device: see `Completeness::counters_differ`.
+        memory_stats: _,
         followed,
         malformed,
         unknown_keys,
@@ -199,6 +209,8 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
         Doubt::Malformed(malformed[0].clone())
     } else if settings_are_missing(snapshot) {
         Doubt::NoSettings
+    } else if let Some(device) = missing_device(snapshot) {
+        Doubt::DeviceMissing(device)
     } else if !by_value.is_empty() {
         Doubt::SizesFromValues(by_value)
     } else {
@@ -236,6 +248,15 @@ pub fn of_lines(track: Track<'_>) -> Option<Doubt> {
 /// Whether a frame of a stack names a file.
 pub fn names_file(snapshot: &Snapshot, stack: StackId) -> bool {
     snapshot.stacks.frames(stack).any(|frame| frame.filename != StrId::EMPTY)
+}
+
+/// A device on which PyTorch counted requests or memory, and of which the file contains neither entries nor segments.
+fn missing_device(snapshot: &Snapshot) -> Option<i32> {
+    let counted = (0..).zip(&snapshot.notes.memory_stats.as_ref()?.devices);
+    let reserved = |stats: &DeviceStats| stats.end.as_ref()?.get("reserved_bytes.all.current").copied();
+    let is_used = |stats: &DeviceStats| [stats.requests(), reserved(stats)].into_iter().flatten().any(|it| it > 0);
+    let mut used = counted.filter(|(_, stats)| is_used(stats)).map(|(device, _)| device);
+    used.find(|&device| snapshot.trace(device).is_none() && snapshot.notes.truncated_at.is_none())
 }
 
 /// Whether settings are missing that the release which wrote the file would have written. Early releases write none;
@@ -293,6 +314,7 @@ fn of_allocated(history: &History) -> Option<(Doubt, Leaves)> {
         ring_full: _,
         no_totals: _,
         freed_left_out: _,
+        counters_differ: _,
         // The replay takes each free as completed; only active and requested bytes depend on that.
         no_free_completed: _,
         // It explains every entry.
@@ -385,6 +407,7 @@ mod tests {
             at_maxima: None,
             anomalies: crate::replay::Anomalies::default(),
             completeness: Completeness::default(),
+            counted: Vec::new(),
             operators: Vec::new(),
             links: Vec::new(),
             corrections: Vec::new(),
@@ -432,6 +455,7 @@ mod tests {
     fn every_note_on_a_device_is_a_doubt() {
         let of = |change: fn(&mut Completeness)| doubt(|_| (), |history| change(&mut history.completeness));
         assert_eq!(of(|it| it.no_entries = true), Some(Doubt::NoHistory));
+        assert_eq!(of(|it| it.counters_differ = true), Some(Doubt::CountersDiffer));
         assert_eq!(of(|it| it.overflowed = true), Some(Doubt::Overflowed));
         assert_eq!(of(|it| it.ring_full = true), Some(Doubt::RingFull));
         assert_eq!(of(|it| it.truncated = true), Some(Doubt::CutOff));

@@ -39,7 +39,9 @@ fn ask_about(path: &str, device: u64) -> (FitPlans, String) {
     let plans = FitPlans::of(&recording.devices(), &options).unwrap();
     let source = Source { path: "train.pickle", recording: &recording };
     let mut text = Vec::new();
-    plans.text(&[source], TextStyle { width: None, color: false, advice: false }, &mut text).unwrap();
+    plans
+        .text(&[source], TextStyle { width: None, color: false, advice: false, ..TextStyle::default() }, &mut text)
+        .unwrap();
     let text = String::from_utf8(text).unwrap();
     let first = text.lines().find(|line| line.starts_with("Device 0")).unwrap().to_owned();
     (plans, first)

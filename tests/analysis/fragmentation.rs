@@ -190,7 +190,7 @@ proptest! {
         let over_time = recording.fragmentation(&options).unwrap();
         let fragmentation = recording.fragmentation(&options.points(None)).unwrap();
         let ooms = recording.oom(&OomOptions::default().top(Some(2))).unwrap();
-        let style = TextStyle { width: Some(60), color: true, advice: false };
+        let style = TextStyle { width: Some(60), color: true, advice: false, ..TextStyle::default() };
         for format in AnswerFormat::ALL {
             let mut out = Vec::new();
             format.write(&over_time, source, style, &mut out).unwrap();

@@ -118,7 +118,9 @@ fn a_leak_is_shown_before_what_the_allocator_lacked() {
     assert!(*reserved < capacity / 2, "{reserved} of {capacity}");
     let mut text = Vec::new();
     let source = Source { path: "leak", recording: &recording };
-    report.text(source, TextStyle { width: Some(80), color: false, advice: false }, &mut text).unwrap();
+    report
+        .text(source, TextStyle { width: Some(80), color: false, advice: false, ..TextStyle::default() }, &mut text)
+        .unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(text.find("torch.no_grad()").unwrap() < text.find("expandable_segments:True").unwrap(), "{text}");
 
@@ -358,7 +360,9 @@ fn many_failures_are_counted() {
     assert_eq!(report.count(), 14);
     let source = Source { path: "many", recording: &recording };
     let mut text = Vec::new();
-    report.text(source, TextStyle { width: Some(80), color: false, advice: false }, &mut text).unwrap();
+    report
+        .text(source, TextStyle { width: Some(80), color: false, advice: false, ..TextStyle::default() }, &mut text)
+        .unwrap();
     let text = String::from_utf8(text).unwrap();
     assert_eq!(text.matches("out of memory").count(), 10);
     assert!(text.ends_with("\n\nDevice 0: 4 requests failed later; --format csv lists all\n"), "{text}");

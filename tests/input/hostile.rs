@@ -419,7 +419,11 @@ fn names_cannot_break_out_of_reports() {
     let recording = recording_with_hostile_names();
     let text = [
         render(AnswerFormat::Text, TextStyle::default(), &recording),
-        render(AnswerFormat::Text, TextStyle { width: Some(80), color: false, advice: true }, &recording),
+        render(
+            AnswerFormat::Text,
+            TextStyle { width: Some(80), color: false, advice: true, ..TextStyle::default() },
+            &recording,
+        ),
         render(AnswerFormat::Markdown, TextStyle::default(), &recording),
     ];
     for text in &text {

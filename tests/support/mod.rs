@@ -8,6 +8,7 @@
 pub mod allocator_model;
 pub mod difference;
 pub mod pickle_writer;
+pub mod plain_replay;
 pub mod programs;
 pub mod protobuf;
 pub mod snapshot_file;
@@ -242,10 +243,17 @@ mod binary {
         }
     }
 
+    /// A `PATH` on which this memviz is found first.
+    pub fn path_with_memviz() -> std::ffi::OsString {
+        let own = std::path::Path::new(env!("CARGO_BIN_EXE_memviz")).parent().unwrap().to_owned();
+        let searched = std::env::var_os("PATH").unwrap_or_default();
+        std::env::join_paths(std::iter::once(own).chain(std::env::split_paths(&searched))).unwrap()
+    }
+
     /// A command that does not depend on the environment.
     pub fn command(args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_memviz"));
-        command.args(args).stdin(Stdio::null());
+        command.args(args).stdin(Stdio::null()).env("PATH", path_with_memviz());
         for variable in ["NO_COLOR", "COLUMNS", "RAYON_NUM_THREADS", "CLICOLOR_FORCE"] {
             command.env_remove(variable);
         }

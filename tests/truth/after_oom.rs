@@ -101,7 +101,7 @@ fn the_first_screen_answers_whether_it_fits() {
         let rescue = report.devices[report.first].rescue.as_ref().unwrap_or_else(|| panic!("{name}: no answer"));
         assert!(rescue.need.low > 0, "{name}");
         let mut text = Vec::new();
-        let style = TextStyle { width: Some(SCREEN.1), color: false, advice: true };
+        let style = TextStyle { width: Some(SCREEN.1), color: false, advice: true, ..TextStyle::default() };
         report.text(Source { path: "snapshot.pickle", recording: &recording }, style, &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         assert!(text.lines().count() <= SCREEN.0, "{name}: {} lines\n{text}", text.lines().count());

@@ -4,6 +4,7 @@ mod after_oom;
 mod agreement;
 mod change;
 mod changes;
+mod counted;
 mod excerpt;
 mod exports;
 mod families;

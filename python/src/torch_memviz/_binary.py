@@ -68,8 +68,8 @@ def call(arguments: Sequence[str]) -> Run:
     Raises:
         MemvizError: if the memviz binary is not found.
     """
-    command = [str(binary()), *arguments]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", check=False)
+    command, null = ["memviz", *arguments], subprocess.DEVNULL
+    done = subprocess.run(command, executable=binary(), stdin=null, capture_output=True, encoding="utf-8", check=False)
     return Run(done.stdout, done.stderr, done.returncode)
 
 
@@ -89,10 +89,11 @@ def run(arguments: Sequence[str], accepted: Sequence[int] = ()) -> str:
 def main() -> int:
     """Replace this process with memviz, passing on its arguments. On Windows, run memviz and return its exit code."""
     try:
-        command = [str(binary()), *sys.argv[1:]]
+        # Commands that memviz suggests start with the name by which it was called.
+        command, path = ["memviz", *sys.argv[1:]], str(binary())
     except MemvizError as error:
         print(f"memviz: {error}", file=sys.stderr)
         return error.exit_code
     if sys.platform != "win32":
-        os.execv(command[0], command)
-    return subprocess.run(command, check=False).returncode
+        os.execv(path, command)
+    return subprocess.run(command, executable=path, check=False).returncode

@@ -775,6 +775,23 @@ class CodeSample:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ComparedCounter:
+    """A counter of PyTorch and its replayed value."""
+
+    at: CountedAt
+    """When it had these values."""
+
+    counted: int
+    """What PyTorch counted."""
+
+    name: str
+    """Its name in `torch.cuda.memory_stats()`."""
+
+    replayed: int
+    """What memviz replayed."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ComparedDevice:
     """A device at its peak."""
 
@@ -800,6 +817,17 @@ class ComparedGroup:
 
     label: str
     """The group."""
+
+
+#: When a counter had a value.
+CountedAt = Literal[
+    # When the recording started.
+    "start",
+    # Over the whole recording.
+    "all",
+    # When it was written.
+    "end",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2135,6 +2163,9 @@ class InfoDevice:
 
     steps: int | None
     """Steps of the program; null if none were found."""
+
+    memory_stats: tuple[ComparedCounter, ...] | None = None
+    """PyTorch's own counters beside the replayed ones; left out if the file does not contain them."""
 
 
 @dataclass(frozen=True, kw_only=True)

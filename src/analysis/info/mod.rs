@@ -6,7 +6,7 @@ use crate::facts::training::steps::{NoSteps, Steps};
 use crate::facts::training::{Phase, PhaseSummary};
 use crate::model::{Action, DeviceId};
 use crate::parallel;
-use crate::replay::{Anomalies, Completeness, Counters, Maximum};
+use crate::replay::{Anomalies, ComparedCounter, Completeness, Counters, Maximum};
 use indexmap::IndexMap;
 use serde::Serialize;
 
@@ -32,6 +32,8 @@ pub struct DeviceInfo {
     pub phases: Vec<PhaseSummary>,
     pub completeness: Completeness,
     pub anomalies: Anomalies,
+    /// PyTorch's own counters, if the file contains them, beside the replayed ones.
+    pub counted: Vec<ComparedCounter>,
 }
 
 impl DeviceInfo {
@@ -59,6 +61,7 @@ impl DeviceInfo {
             phases: PhaseSummary::all(track, device.phases()),
             completeness: history.completeness,
             anomalies: history.anomalies.clone(),
+            counted: history.counted.clone(),
         }
     }
 

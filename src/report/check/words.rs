@@ -270,6 +270,12 @@ pub fn doubt(doubt: &Doubt) -> String {
             let noun = if *number == 1 { "anomaly" } else { "anomalies" };
             format!("the recording contradicts itself ({number} {noun})")
         }
+        Doubt::CountersDiffer => {
+            "the recorded counters of PyTorch differ from those of the entries, so entries are missing or wrong; info lists them".to_owned()
+        }
+        Doubt::DeviceMissing(device) => {
+            format!("PyTorch counted memory on device {device}, and the file contains nothing else of it")
+        }
         Doubt::NoHistory => "no history was recorded, and only the state at dump time is known".to_owned(),
         Doubt::Overflowed => "the ring buffer dropped entries, and memory may have been higher before the recorded part".to_owned(),
         Doubt::RingFull => {

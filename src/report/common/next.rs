@@ -7,6 +7,8 @@ use crate::report::Source;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
+/// The name of memviz, with which commands start.
+const NAME: &str = "memviz";
 /// How answers name standard input.
 const STDIN: &str = "<stdin>";
 /// Maximum number of commands at the end of an answer.
@@ -26,13 +28,22 @@ pub(crate) struct Next {
 
 impl Next {
     pub(crate) fn new(name: &str, paths: &[&str], options: &str, about: impl Into<String>) -> Self {
-        let words = std::iter::once(format!("memviz {name}")).chain(paths.iter().map(|path| quoted(path)));
+        let words = std::iter::once(format!("{NAME} {name}")).chain(paths.iter().map(|path| quoted(path)));
         let options = Some(options.to_owned()).filter(|options| !options.is_empty());
         Self { parts: words.chain(options).collect(), about: about.into() }
     }
 
     pub(crate) fn typed(&self) -> String {
         self.parts.join(" ")
+    }
+
+    /// The same command under another name of memviz.
+    fn called(&self, program: Option<&str>) -> Self {
+        let mut called = self.clone();
+        if let (Some(program), Some(first)) = (program, called.parts.first_mut()) {
+            first.replace_range(..NAME.len(), &quoted(program));
+        }
+        called
     }
 
     /// The command that explains failed requests, if the recording has any.
@@ -60,11 +71,13 @@ impl TextStyle {
     /// Commands, each with its purpose as a shell comment: after it, or above it if there is no room. A command that is wider
     /// than the screen continues on the next line, in shell syntax.
     pub(crate) fn commands(&self, lines: &[Next], out: &mut dyn Write) -> io::Result<()> {
+        let called = |line: &Next| line.called(self.program);
+        let lines: Vec<Next> = lines.iter().map(called).collect();
         let typed = lines.iter().map(|line| line.typed().width()).max().unwrap_or(0);
         let about = lines.iter().map(|line| line.about.width()).max().unwrap_or(0);
         let is_beside = self.has(typed + COMMENT.len() + about);
         writeln!(out)?;
-        for line in lines {
+        for line in &lines {
             let comment = format!("{COMMENT}{}", line.about);
             if line.about.is_empty() {
                 self.typed(line, out)?;
@@ -110,6 +123,14 @@ mod tests {
         assert_eq!(typed("--open"), "memviz simulate ./--open --sweep");
         assert_eq!(typed("<stdin>"), "memviz simulate FILE --sweep");
         assert_eq!(Next::new("diff", &["a", "b"], "", "").typed(), "memviz diff a b");
+    }
+
+    #[test]
+    fn commands_start_with_what_memviz_was_called() {
+        let style = TextStyle { program: Some("../my builds/memviz"), ..TextStyle::default() };
+        let mut out = Vec::new();
+        style.commands(&[Next::new("peak", &["a.pickle"], "", "")], &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "\n'../my builds/memviz' peak a.pickle\n");
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub struct TextStyle {
     pub color: bool,
     /// Whether to end with next steps: how to record what is missing, and which commands to run.
     pub advice: bool,
+    /// How memviz was called, if a shell does not find it by its name: commands to run start with it.
+    pub program: Option<&'static str>,
 }
 
 /// Longest bar, in columns: on an 80-column terminal, `backward of minigpt.py:82 forward *` fits next to it.

@@ -4,7 +4,7 @@ use crate::analysis::info::{DeviceInfo, InfoReport};
 use crate::input::Compression;
 use crate::model::bytes::Bytes;
 use crate::model::{Action, Format};
-use crate::replay::Metric;
+use crate::replay::{ComparedCounter, CountedAt, Metric};
 use crate::report::Source;
 use crate::report::common::advice;
 use crate::report::common::document::{Cell, Column, Cut, Document, Reader, Table, Tone, counters, pending};
@@ -93,8 +93,32 @@ fn device(document: &mut Document, device: &DeviceInfo, format: Format) {
     let shown: &[_] = if device.completeness.no_entries { &dump } else { &instants };
     document.table(counters(shown));
     document.legends(pending(shown));
+    document.facts(counted(&device.counted));
     document.facts(device.steps.as_ref().ok().map(training::steps));
     phases(document, device);
+}
+
+/// What PyTorch itself counted: whether it is the same, and what is not.
+fn counted(all: &[ComparedCounter]) -> Vec<String> {
+    let differing: Vec<&ComparedCounter> = all.iter().filter(|compared| compared.differs()).collect();
+    let number = count(all.len() as u64, "counter");
+    match (all, differing.as_slice()) {
+        ([], _) => Vec::new(),
+        (_, []) => vec![format!("equal to {number} of torch.cuda.memory_stats() in the recording")],
+        _ => {
+            let head = format!("{} of {number} of torch.cuda.memory_stats() in the recording differ:", differing.len());
+            let line = |compared: &&ComparedCounter| {
+                let ComparedCounter { name, at, counted, replayed } = compared;
+                let at = match at {
+                    CountedAt::Start => " at the start",
+                    CountedAt::All => "",
+                    CountedAt::End => " at the end",
+                };
+                format!("{name}{at}: PyTorch counted {counted}, memviz {replayed}")
+            };
+            std::iter::once(head).chain(differing.iter().map(line)).collect()
+        }
+    }
 }
 
 /// The number of entries of an action. Other files than snapshots show segments only as changes of a total.

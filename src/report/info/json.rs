@@ -4,6 +4,7 @@ use crate::analysis::info::{AnnotationSummary, DeviceInfo, InfoReport};
 use crate::facts::training::PhaseSummary;
 use crate::facts::training::steps::Steps;
 use crate::model::{Action, AllocatorSettings};
+use crate::replay::ComparedCounter;
 use crate::report::Source;
 use crate::report::common::json::{AnomalyCounts, CounterBytes, Head, keys};
 use crate::report::common::notes;
@@ -94,6 +95,9 @@ keys! { schema
         pub maxima: CounterBytes = (&device.maxima).into(),
         /// Counters at the end.
         pub end: CounterBytes = (&device.end).into(),
+        /// PyTorch's own counters beside the replayed ones; left out if the file does not contain them.
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        pub memory_stats: &'a [ComparedCounter] = &device.counted,
     }
 }
 

@@ -140,7 +140,9 @@ fn every_line_fits_into_the_terminal() {
     let report = RanksReport::of(lines, Metric::Allocated);
     for width in (50..=220).step_by(10) {
         let mut out = Vec::new();
-        report.text((), TextStyle { width: Some(width), color: false, advice: true }, &mut out).unwrap();
+        report
+            .text((), TextStyle { width: Some(width), color: false, advice: true, ..TextStyle::default() }, &mut out)
+            .unwrap();
         let out = String::from_utf8(out).unwrap();
         // Commands are to be copied as they are.
         let wide = out.lines().filter(|line| line.width() > width && !line.starts_with("memviz "));
@@ -152,11 +154,8 @@ fn every_line_fits_into_the_terminal() {
 
 /// A command of `examples/` with the binary on its path.
 fn example(program: &str, args: &[&str]) -> std::process::Command {
-    let binaries = Path::new(env!("CARGO_BIN_EXE_memviz")).parent().unwrap().to_owned();
-    let others = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths([binaries].into_iter().chain(std::env::split_paths(&others))).unwrap();
     let mut command = std::process::Command::new(program);
-    command.args(args).env("PATH", path).stdin(Stdio::null());
+    command.args(args).env("PATH", crate::support::path_with_memviz()).stdin(Stdio::null());
     command
 }
 

@@ -4,22 +4,25 @@ use crate::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// A number of bytes, displayed as PyTorch does in its own messages: `512 bytes`, `20.00 KiB`, `4.15 GiB`.
+/// A number of bytes, displayed as PyTorch does in its own messages: `512 bytes`, `20.00 KiB`, `4.15 GiB`. Sizes are unsigned;
+/// counters and differences are signed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Bytes(pub u64);
+pub struct Bytes<N = u64>(pub N);
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
-impl fmt::Display for Bytes {
+impl<N: Copy + Into<i128>> fmt::Display for Bytes<N> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self.0 {
-            bytes if bytes < KIB => format!("{bytes} bytes"),
-            bytes if bytes < MIB => format!("{:.2} KiB", bytes as f64 / KIB as f64),
-            bytes if bytes < GIB => format!("{:.2} MiB", bytes as f64 / MIB as f64),
-            bytes => format!("{:.2} GiB", bytes as f64 / GIB as f64),
+        let number: i128 = self.0.into();
+        let sign = if number < 0 { "-" } else { "" };
+        let text = match number.unsigned_abs() {
+            bytes if bytes < KIB.into() => format!("{sign}{bytes} bytes"),
+            bytes if bytes < MIB.into() => format!("{sign}{:.2} KiB", bytes as f64 / KIB as f64),
+            bytes if bytes < GIB.into() => format!("{sign}{:.2} MiB", bytes as f64 / MIB as f64),
+            bytes => format!("{sign}{:.2} GiB", bytes as f64 / GIB as f64),
         };
         out.pad(&text)
     }
@@ -154,6 +157,7 @@ mod tests {
         assert_eq!(Bytes(1023).to_string(), "1023 bytes");
         assert_eq!(Bytes(1024).to_string(), "1.00 KiB");
         assert_eq!(Bytes(20 << 20).to_string(), "20.00 MiB");
-        assert_eq!(Bytes(4_453_794_816).to_string(), "4.15 GiB");
+        assert_eq!(Bytes(4_453_794_816_u64).to_string(), "4.15 GiB");
+        assert_eq!(Bytes(-(3_i64 << 19)).to_string(), "-1.50 MiB");
     }
 }

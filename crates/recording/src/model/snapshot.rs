@@ -2,7 +2,8 @@
 
 use super::profile::DeviceType;
 use super::{
-    AllocatorSettings, Annotation, Contexts, DeviceId, Holders, Rehearsal, Segment, Stacks, Strings, TraceEntries, View,
+    AllocatorSettings, Annotation, Contexts, DeviceId, Holders, MemoryStats, Rehearsal, Segment, Stacks, Strings,
+    TraceEntries, View,
 };
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -146,6 +147,8 @@ pub struct SourceNotes {
     pub rehearsal: Option<Rehearsal>,
     /// What holds the memory, if the recording says so.
     pub holders: Option<Holders>,
+    /// What PyTorch itself counted, if the recording says so.
+    pub memory_stats: Option<MemoryStats>,
 }
 
 impl Snapshot {

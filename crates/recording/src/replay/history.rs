@@ -2,6 +2,7 @@
 
 use super::allocation::{Allocation, Instant};
 use super::anomaly::Anomalies;
+use super::counted::ComparedCounter;
 use super::counters::{Counters, Maximum, Metric};
 use super::operator_usage::OperatorUsage;
 use crate::model::{DeviceId, PoolId, StackId};
@@ -96,6 +97,8 @@ pub struct Completeness {
     /// Bytes by which the peaks of allocated and active may exceed their maxima for that reason; 0 if those blocks are freed
     /// before memory comes near the peak.
     pub peak_uncertain_bytes: u64,
+    /// PyTorch's own counters, which the file contains, differ from the replayed ones: entries are missing or wrong.
+    pub counters_differ: bool,
 }
 
 names! {
@@ -124,6 +127,7 @@ impl Completeness {
             && !self.ring_full
             && !self.no_totals
             && !self.freed_left_out
+            && !self.counters_differ
     }
 
     /// Which bound the values of a metric are, if they are not exact.
@@ -131,6 +135,7 @@ impl Completeness {
         match metric {
             Metric::Reserved if self.no_reserved => Some(Bound::Unknown),
             _ if self.no_entries || self.overflowed || self.ring_full => Some(Bound::Lower),
+            _ if self.counters_differ => Some(Bound::Unknown),
             _ if self.truncated && (self.has_baseline || self.blocks_only) => Some(Bound::Lower),
             Metric::Reserved => None,
             Metric::Requested if self.blocks_only => Some(Bound::Unknown),
@@ -151,6 +156,7 @@ impl Completeness {
             || self.overflowed
             || self.ring_full
             || self.no_totals
+            || self.counters_differ
             || (self.truncated && self.has_baseline);
         uncertain.then_some(Bound::Lower)
     }
@@ -178,6 +184,8 @@ pub struct History {
     pub at_maxima: Option<[Counters; 4]>,
     pub anomalies: Anomalies,
     pub completeness: Completeness,
+    /// PyTorch's own counters, if the file contains them, beside the replayed ones.
+    pub counted: Vec<ComparedCounter>,
     /// Memory by operator, if the recording shows it; profiler traces do.
     pub operators: Vec<OperatorUsage>,
     /// The allocation of each entry.

@@ -13,6 +13,7 @@ mod address_map;
 mod allocation;
 mod anomaly;
 mod baseline;
+mod counted;
 mod counters;
 mod discovery;
 mod history;
@@ -29,6 +30,7 @@ mod track;
 
 pub use allocation::{Allocation, Instant, NEVER};
 pub use anomaly::{Anomalies, Anomaly, AnomalyKind};
+pub use counted::{ComparedCounter, CountedAt};
 pub use counters::{Counters, Maximum, Metric};
 pub use history::{BaselineOrigin, Bound, Completeness, History, SegmentSpan};
 pub use inferred_rules::InferredRule;
@@ -179,6 +181,7 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
             && !simulation.allocations.iter().any(is_short),
         baseline_uncertain_bytes: simulation.unsettled.len() as u64 * SMALL_SIZE,
         peak_uncertain_bytes: 0,
+        counters_differ: false,
     };
     let start = baseline.counters(&simulation.allocations);
     let mut history = History {
@@ -193,6 +196,7 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
         at_maxima: None,
         anomalies,
         completeness,
+        counted: Vec::new(),
         operators: Vec::new(),
         links: simulation.links,
         corrections: Vec::new(),
@@ -201,6 +205,8 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
         Some(tally) => enter(tally, &mut history),
         None => count(snapshot, &mut history, &simulation.unsettled),
     }
+    history.counted = counted::compare(snapshot, &history);
+    history.completeness.counters_differ = history.counted.iter().any(ComparedCounter::differs);
     history
 }
 

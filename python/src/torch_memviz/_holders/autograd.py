@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from .classes import dict_of, is_native, mro_of, name_of, remembered
 from .edges import attributes
 from .graph import GRADIENT, SAVED, Graph
 
@@ -56,30 +57,25 @@ def tensor(torch: Any, graph: Graph, held: Any, place: int, _: int) -> None:
 
 def node(graph: Graph, held: Any, place: int, _: int) -> None:
     """Add what a node has saved, and the nodes that follow it."""
-    kind = type(held)
-    for name in _saved_names(kind):
-        _add_saved(graph, _read(held, name), place, f" <{kind.__name__}.{name.removeprefix(_PREFIX)}>")
-    variable = _read(held, "variable") if kind.__name__ == "AccumulateGrad" else None
+    kind = name_of(type(held))
+    for name in _saved_names(type(held)):
+        _add_saved(graph, _read(held, name), place, f" <{kind}.{name.removeprefix(_PREFIX)}>")
+    variable = _read(held, "variable") if kind == "AccumulateGrad" else None
     graph.add(variable, place, ".variable")
-    if hasattr(kind, "saved_tensors"):
+    if is_native(type(held), "saved_tensors"):
         # A `torch.autograd.Function` of the program, or of `torch.compile`.
-        _add_saved(graph, _read(held, "saved_tensors"), place, f" <{kind.__name__}>")
+        _add_saved(graph, _read(held, "saved_tensors"), place, f" <{kind}>")
         attributes(graph, held, place)
     for following, _number in _read(held, "next_functions") or ():
         graph.add(following, place, "")
 
 
 def _add_saved(graph: Graph, saved: Any, place: int, label: str) -> None:
-    for one in saved if isinstance(saved, (tuple, list)) else (saved,):
+    for one in saved if type(saved) in (tuple, list) else (saved,):
         graph.add(one, place, label, SAVED)
 
 
-_names: dict[type, tuple[str, ...]] = {}
-
-
+@remembered
 def _saved_names(kind: type) -> tuple[str, ...]:
-    found = _names.get(kind)
-    if found is None:
-        names = {name for base in kind.__mro__ for name in base.__dict__ if name.startswith(_PREFIX)}
-        found = _names[kind] = tuple(sorted(names))
-    return found
+    names = (name for base in mro_of(kind) for name in tuple(dict_of(base)) if type(name) is str)
+    return tuple(sorted({name for name in names if name.startswith(_PREFIX)}))

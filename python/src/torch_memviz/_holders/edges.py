@@ -6,58 +6,62 @@ import functools
 import gc
 import types
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from . import frames
+from .classes import PYTHON, dict_of, flags_of, is_native, isinstance_of, mro_of, name_of, offset_of, remembered
 from .graph import BUFFER, PARAMETER, STATE, VARIABLE, Graph, Key, State
 
 #: Adds what an object holds to the graph: called with the object, its place and how it is held.
 Handler = Callable[[Graph, Any, int, int], None]
 
-# Classes can override these attributes, so they are read from the types that define them.
-_type_dict = type.__dict__["__dict__"].__get__
-_type_mro = type.__dict__["__mro__"].__get__
-
 
 def own_dict(held: Any) -> dict[str, Any] | None:
     """Return the attributes of an instance."""
-    getter = _dict_getter(type(held))  # type: ignore[arg-type]
+    getter = _dict_getter(type(held))
     found = getter(held) if getter is not None else None
     return found if type(found) is dict else None
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered
 def _dict_getter(kind: type) -> Callable[[Any], Any] | None:
-    for base in _type_mro(kind):
-        found = _type_dict(base).get("__dict__")
+    for base in mro_of(kind):
+        found = dict_of(base).get("__dict__")
         if found is not None and base is not type:
             # Anything else is code of the program.
             return found.__get__ if type(found) in (types.GetSetDescriptorType, types.MemberDescriptorType) else None
     return None
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered
 def _slots(kind: type) -> tuple[tuple[str, Any], ...]:
     """Return the `__slots__` of a class and its bases, as names and getters."""
-    bases = [base for base in _type_mro(kind) if _is_python(base)]
+    bases = [base for base in mro_of(kind) if _is_python(base)]
     return tuple(
         (name, member.__get__)
         for base in bases
-        for name, member in _type_dict(base).items()
+        for name, member in _named(dict_of(base))
         if type(member) is types.MemberDescriptorType and not name.startswith("__")
     )
 
 
 def _is_python(kind: type) -> bool:
     """Whether a class was defined in Python."""
-    return bool(kind.__flags__ & 1 << 9) and "__module__" in _type_dict(kind)
+    return bool(flags_of(kind) & PYTHON) and "__module__" in dict_of(kind)
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered
 def _has_only_attributes(kind: type) -> bool:
     """Whether attributes and slots are all that instances hold."""
-    return all(_is_python(base) or base is object for base in _type_mro(kind))
+    return all(_is_python(base) or base is object for base in mro_of(kind))
+
+
+def _named(found: Any) -> list[tuple[str, Any]]:
+    """Return the names and values of attributes. Names of a class derived from `str` would run its code."""
+    # The namespace of a class is no dictionary, but its `items` are Python's own.
+    items = dict.items(found) if isinstance_of(found, dict) else found.items()
+    return [(name if type(name) is str else "…", value) for name, value in tuple(items)]
 
 
 def _mapping(graph: Graph, held: Any, place: int, kind: int) -> None:
@@ -86,7 +90,7 @@ def _set(graph: Graph, held: Any, place: int, kind: int) -> None:
 
 def _rest(graph: Graph, held: Any, place: int) -> None:
     """Add the attributes of an instance of a class that is derived from a container."""
-    if type(held).__dictoffset__:
+    if offset_of(type(held)):
         attributes(graph, held, place)
 
 
@@ -94,10 +98,10 @@ def attributes(graph: Graph, held: Any, place: int) -> None:
     """Add the attributes and slots of an instance."""
     found = own_dict(held)
     if found is not None:
-        for name, value in tuple(found.items()):
+        for name, value in _named(found):
             if gc.is_tracked(value):
                 graph.add(value, place, f".{name}")
-    for name, getter in _slots(type(held)):  # type: ignore[arg-type]
+    for name, getter in _slots(type(held)):
         try:
             graph.add(getter(held), place, f".{name}")
         except AttributeError:
@@ -106,7 +110,7 @@ def attributes(graph: Graph, held: Any, place: int) -> None:
 
 def _instance(graph: Graph, held: Any, place: int, kind: int) -> None:
     attributes(graph, held, place)
-    if not _has_only_attributes(type(held)):  # type: ignore[arg-type]
+    if not _has_only_attributes(type(held)):
         _referents(graph, held, place, kind)
 
 
@@ -114,11 +118,11 @@ def _referents(graph: Graph, held: Any, place: int, _: int) -> None:
     own = own_dict(held)
     for found in gc.get_referents(held):
         if found is not own and not isinstance_of(found, type):
-            graph.add(found, place, f"<{type(held).__name__}>")
+            graph.add(found, place, f"<{name_of(type(held))}>")
 
 
 def _class(graph: Graph, held: Any, place: int, _: int) -> None:
-    for name, value in tuple(_type_dict(held).items()):
+    for name, value in _named(dict_of(held)):
         if gc.is_tracked(value) and not name.startswith("__"):
             graph.add(value, place, f".{name}")
 
@@ -129,9 +133,9 @@ def _function(graph: Graph, held: Any, place: int, _: int) -> None:
         graph.add(_content(cell), place, f".<closure>.{name}")
     for number, value in enumerate(held.__defaults__ or ()):
         graph.add(value, place, f".<default {number}>")
-    for name, value in tuple((held.__kwdefaults__ or {}).items()):
+    for name, value in _named(held.__kwdefaults__ or {}):
         graph.add(value, place, f".<default {name}>")
-    for name, value in tuple(held.__dict__.items()):
+    for name, value in _named(own_dict(held) or {}):
         graph.add(value, place, f".{name}")
 
 
@@ -191,39 +195,32 @@ _HANDLERS: dict[type, Handler] = {
 }
 
 
-def isinstance_of(held: Any, base: type) -> bool:
-    """Return whether an object is an instance, by its real type rather than by its `__class__`."""
-    return base in _type_mro(type(held))
-
-
 class Handlers:
-    """The handler of each type, found once."""
+    """The handler of each type, found once. Types are known by their `id`: objects of the graph keep them alive."""
 
     def __init__(self, torch: Any) -> None:
         from .autograd import can_read, node, tensor
 
-        self._by_base: dict[type, Handler] = {
+        by_base: dict[type, Handler] = {
             **_HANDLERS,
             torch.Tensor: functools.partial(tensor, torch),
             torch.nn.Module: _module,
             torch.optim.Optimizer: functools.partial(_optimizer, torch),
         }
+        self._by_base = {id(base): handler for base, handler in by_base.items()}
         self._node: Handler = node if can_read() else _nothing
-        self._found: dict[type, Handler] = {}
+        self._found: dict[int, Handler] = {}
 
     def of(self, kind: type) -> Handler:
         """Return the handler of a type."""
-        found = self._found.get(kind)
+        found = self._found.get(id(kind))
         if found is None:
-            bases: Iterator[type] = (base for base in _type_mro(kind) if base in self._by_base)
-            base = next(bases, None)
-            if base is not None:
-                found = self._by_base[base]
-            elif any("next_functions" in _type_dict(base) for base in _type_mro(kind)):
+            found = next((self._by_base[id(base)] for base in mro_of(kind) if id(base) in self._by_base), None)
+            if found is None and is_native(kind, "next_functions"):
                 found = self._node
-            else:
+            if found is None:
                 found = _instance if own_dict_of(kind) else _referents
-            self._found[kind] = found
+            self._found[id(kind)] = found
         return found
 
 
@@ -238,16 +235,16 @@ def _module(graph: Graph, held: Any, place: int, _: int) -> None:
     for group, kind in groups.items():
         members = own.get(group)
         if isinstance_of(members, dict):
-            for name, value in tuple(dict.items(members)):  # type: ignore[arg-type]
+            for name, value in _named(members):
                 graph.add(value, place, f".{name}", kind)
-    for name, value in tuple(own.items()):
+    for name, value in _named(own):
         if name not in groups:
             graph.add(value, place, f".{name}")
 
 
 def _optimizer(torch: Any, graph: Graph, held: Any, place: int, _: int) -> None:
     own = own_dict(held) or {}
-    for name, value in tuple(own.items()):
+    for name, value in _named(own):
         if name != "state" or not isinstance_of(value, dict):
             graph.add(value, place, f".{name}")
             continue

@@ -9,16 +9,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from .classes import PYTHON, flags_of, is_subclass
+
 #: How a tensor is held, the most telling first.
 KINDS = ("parameter", "buffer", "gradient", "optimizer_state", "saved", "variable", "unreachable")
 PARAMETER, BUFFER, GRADIENT, STATE, SAVED, VARIABLE, UNREACHABLE = range(len(KINDS))
 
-#: Types whose instances hold no tensors, or are walked from elsewhere.
+#: Types whose instances hold no tensors, or are walked from elsewhere, by their `id`.
 _EMPTY = frozenset(
-    (
-        *(types.BuiltinFunctionType, types.CodeType, types.GetSetDescriptorType, types.MemberDescriptorType),
-        *(types.MethodDescriptorType, types.ModuleType, types.WrapperDescriptorType, weakref.ref),
-        *(classmethod, property, staticmethod),
+    map(
+        id,
+        (
+            *(types.BuiltinFunctionType, types.CodeType, types.GetSetDescriptorType, types.MemberDescriptorType),
+            *(types.MethodDescriptorType, types.ModuleType, types.WrapperDescriptorType, weakref.ref),
+            *(classmethod, property, staticmethod),
+        ),
     )
 )
 
@@ -27,8 +32,6 @@ MOST_EDGES = 6
 MOST_AGAIN = 3
 #: Longest way from a root.
 _LONGEST = 10_000
-#: `Py_TPFLAGS_HEAPTYPE`: classes that Python code has defined, besides some others.
-_PYTHON = 1 << 9
 
 
 @dataclass(frozen=True)
@@ -108,18 +111,18 @@ class Graph:
         place = self.place_of.get(id(held))
         if place is None:
             kind_of = type(held)
-            if kind_of in _EMPTY or (kind_of is types.FunctionType and _holds_nothing(held)):
+            if id(kind_of) in _EMPTY or (kind_of is types.FunctionType and _holds_nothing(held)):
                 return
             edge = Edge(parent, label, kind, root)
             self.place_of[id(held)] = len(self.objects)
-            if issubclass(kind_of, self.tensor):
+            if is_subclass(self.tensor, kind_of):
                 self.tensors[len(self.objects)] = [edge]
             self.objects.append(held)
             self.edges.append(edge)
             return
         edges = self.tensors.get(place)
         if edges is None:
-            if type(held).__flags__ & _PYTHON and not issubclass(type(held), type):
+            if flags_of(type(held)) & PYTHON and not is_subclass(type, type(held)):
                 again = self.again.setdefault(place, [])
                 if len(again) < MOST_AGAIN:
                     again.append(Edge(parent, label, kind, root))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .classes import isinstance_of, name_of
 from .graph import PARAMETER, SAVED, VARIABLE, Edge, Graph, Key, State
 
 #: Longest text of a key.
@@ -25,9 +26,9 @@ def module(graph: Graph, chain: list[Edge], kind: type) -> str:
     """Return the class of the module that has a path as an attribute, if any. `kind` is the class of all modules."""
     for one in reversed(chain[1:]):
         holder = graph.objects[one.parent]
-        if issubclass(type(holder), kind):
+        if isinstance_of(holder, kind):
             is_attribute = isinstance(one.label, str) and one.label.startswith(".")
-            return type(holder).__name__ if is_attribute and one.kind == VARIABLE else ""
+            return name_of(type(holder)) if is_attribute and one.kind == VARIABLE else ""
         if isinstance(one.label, State) or one.label in (".grad", ".__traceback__"):
             return ""
     return ""
@@ -72,4 +73,4 @@ def _key(value: Any) -> str:
         return repr(value if len(value) <= MOST_KEY else value[: MOST_KEY - 1] + "…")
     if type(value) in (int, bool, type(None)):
         return repr(value)
-    return f"<{type(value).__name__}>"
+    return f"<{name_of(type(value))}>"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
-from .edges import isinstance_of
+from .classes import isinstance_of, module_of
 from .frames import is_library, source_file
 from .graph import Edge, Graph, Key
 
@@ -63,7 +63,8 @@ def _attribute(graph: Graph, chain: Sequence[Edge]) -> tuple[str, str, bool] | N
             continue
         holder = graph.objects[edge.parent]
         kind = holder if isinstance_of(holder, type) else type(holder)
-        module = sys.modules.get(kind.__module__) if type(kind.__module__) is str else None
+        name_of_module = module_of(kind)
+        module = sys.modules.get(name_of_module) if type(name_of_module) is str else None
         file = source_file(module if type(module) is ModuleType else None)
         if file and not is_library(file):
             found = file, name, number + 1 < len(chain) and _is_element(chain[number + 1])

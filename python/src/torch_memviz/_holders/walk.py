@@ -7,19 +7,23 @@ import gc
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 from . import frames
-from .edges import Handlers, isinstance_of, own_dict, own_dict_of
+from .classes import is_subclass, isinstance_of, name_of
+from .edges import Handlers, own_dict, own_dict_of
 from .graph import UNREACHABLE, Edge, Graph, Root
 
-#: Limits of a walk. Seconds are those of the processor: other work on the machine does not count.
+#: Limits of a walk, and of reading the storages that it has found. Seconds are those of the processor: other work on
+#: the machine does not count.
 MOST_OBJECTS = 3_000_000
 MOST_SECONDS = 5.0
 #: References that are followed back from a tensor that no variable reaches.
 MOST_LEVELS = 8
+#: Tensors of one storage whose holders are compared.
+MOST_TENSORS = 1000
 #: Objects between two looks at the clock.
 PAUSE = 2048
 
@@ -49,7 +53,7 @@ class Walk:
     seconds: float
     #: `objects` or `time` if that limit was reached; else empty.
     limit: str
-    #: Tensors whose storage could not be read.
+    #: Tensors whose storage could not be read, or not in time.
     unread: int
 
     def storages(self) -> dict[tuple[int, int], list[Held]]:
@@ -57,6 +61,13 @@ class Walk:
         found: dict[tuple[int, int], list[Held]] = {}
         for held in self.tensors:
             found.setdefault((held.device, held.address), []).append(held)
+        for tensors in found.values():
+            rest = tensors[MOST_TENSORS:]
+            if rest:
+                last = tensors[MOST_TENSORS - 1]
+                more = last.more + sum(len(held.edges) + held.more for held in rest)
+                seen = max(last.seen_bytes, *(held.seen_bytes for held in rest))
+                tensors[MOST_TENSORS - 1 :] = [replace(last, more=more, seen_bytes=seen)]
         return found
 
 
@@ -98,7 +109,7 @@ def _walk(torch: ModuleType, graph: Graph, most_objects: int, most_seconds: floa
                 done += 1
                 if done % PAUSE == 0:
                     limit = _reached(done, most_objects, time.thread_time() - worked, most_seconds)
-    tensors, unread = _storages(torch, graph)
+    tensors, unread = _storages(torch, graph, most_seconds)
     return Walk(graph, tensors, done, time.perf_counter() - begun, limit, unread)
 
 
@@ -133,8 +144,8 @@ def _library_variables(_: ModuleType, graph: Graph) -> Iterator[None]:
 
 def _unreachable(torch: ModuleType, graph: Graph) -> Iterator[None]:
     """Queue what holds tensors that no variable reaches: objects of reference cycles, and what C++ keeps."""
-    known = {held.address for held in _storages(torch, graph)[0]}
-    tensors = [held for held in gc.get_objects() if issubclass(type(held), torch.Tensor)]
+    known = {held.address for held in _storages(torch, graph, MOST_SECONDS)[0]}
+    tensors = [held for held in gc.get_objects() if isinstance_of(held, torch.Tensor)]
     lost = [held for held in tensors if id(held) not in graph.place_of]
     lost = [held for held in lost if _storage(torch, held)[1] not in known | {0}]
     levels: list[list[Any]] = [lost]
@@ -147,10 +158,10 @@ def _unreachable(torch: ModuleType, graph: Graph) -> Iterator[None]:
     graph.hide(levels, tensors, *levels)
     holders = [one for level in reversed(levels) for one in level]
     # An exception tells more than the frames that its traceback holds.
-    for one in sorted(holders, key=lambda one: not issubclass(type(one), BaseException)):
+    for one in sorted(holders, key=lambda one: not isinstance_of(one, BaseException)):
         kind = type(one)
-        if _is_of_program(kind) or issubclass(kind, (torch.Tensor, FrameType, GeneratorType)):
-            graph.add(one, -1, kind.__name__, UNREACHABLE, Root("unreachable", kind.__name__))
+        if _is_of_program(kind) or any(isinstance_of(one, base) for base in (torch.Tensor, FrameType, GeneratorType)):
+            graph.add(one, -1, name_of(kind), UNREACHABLE, Root("unreachable", name_of(kind)))
             yield
 
 
@@ -161,7 +172,8 @@ def _is_walked(graph: Graph, held: Any) -> bool:
 
 def _is_of_program(kind: type) -> bool:
     """Whether an instance has a name that tells what holds a tensor: exceptions, and instances of classes of Python."""
-    return issubclass(kind, BaseException) or (own_dict_of(kind) and not issubclass(kind, (type, FunctionType)))
+    is_code = is_subclass(type, kind) or is_subclass(FunctionType, kind)
+    return is_subclass(BaseException, kind) or (own_dict_of(kind) and not is_code)
 
 
 def _stack(frame: FrameType | None) -> Iterator[FrameType]:
@@ -194,7 +206,7 @@ def _add_globals(graph: Graph, name: str, module: ModuleType) -> None:
     graph.place_of.setdefault(id(variables), -1)
     file = frames.source_file(module)
     for variable, value in tuple(variables.items()):
-        if gc.is_tracked(value) and not variable.startswith("__"):
+        if gc.is_tracked(value) and type(variable) is str and not variable.startswith("__"):
             root = Root("global", variable, name, file, is_library=frames.is_library(file))
             graph.add(value, -1, variable if name == "__main__" else f"{name}.{variable}", root=root)
 
@@ -203,9 +215,12 @@ def _is_library_frame(frame: FrameType) -> bool:
     return frames.is_library(frame.f_code.co_filename)
 
 
-def _storages(torch: ModuleType, graph: Graph) -> tuple[list[Held], int]:
-    found, unread = [], 0
-    for place, edges in graph.tensors.items():
+def _storages(torch: ModuleType, graph: Graph, most_seconds: float) -> tuple[list[Held], int]:
+    found: list[Held] = []
+    unread, begun = 0, time.thread_time()
+    for number, (place, edges) in enumerate(graph.tensors.items(), 1):
+        if number % PAUSE == 0 and time.thread_time() - begun >= most_seconds:
+            return found, unread + len(graph.tensors) - number + 1
         held = graph.objects[place]
         device, address, size = _storage(torch, held)
         if device is None:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from .._binary import MemvizError, run
 from .._holders.record import KEY, Holders
-from . import observer, release, sizes
+from . import counters, observer, release, sizes
+from .counters import Counters
 from .ledger import Ledger
 from .names import file_name, of_earlier_runs, rank, tell_of_groups
 from .release import RecordingError
@@ -209,8 +210,8 @@ class Recorder:
         self._torch: Any = None
         self._is_recording = False
         self._is_written = False
-        #: Requests served before recording started, by device.
-        self._before: list[int] = []
+        #: The counters of PyTorch when recording started.
+        self._start = Counters([], [])
         #: Called after each recording is written.
         self.on_dump: Callable[[], None] | None = None
         self._signals = 0
@@ -333,7 +334,7 @@ class Recorder:
                 self._forget_earlier_runs(self._name())
                 self._ask_ledger(lambda ledger: ledger.take(_occasion(event)))
                 self.note_holders(_occasion(event))
-                self.is_idle = release.dump(self._torch, path, self._before, self._holders_as_key())
+                self.is_idle = release.dump(self._torch, path, self._start, self._holders_as_key())
                 self._ask_ledger(lambda ledger: ledger.write(path))
             except Exception:
                 log.exception("the recording was not written")
@@ -354,7 +355,7 @@ class Recorder:
             if not self._is_recording:
                 raise RecordingError("expected a running recording, found one that has not started or has ended")
             self.note_holders("dump")
-            return release.snapshot(self._torch, self._before) | self._holders_as_key()
+            return release.snapshot(self._torch, self._start) | self._holders_as_key()
 
     @property
     def steps(self) -> list[StepPeak]:
@@ -442,9 +443,8 @@ class Recorder:
         for device, count in release.older(self._torch):
             message = "device %d: %s were allocated before the recording started; their stacks are unknown"
             log.warning(message, device, sizes.shown(count))
-        release.start(self._torch, **self._options)
+        self._start = release.start(self._torch, **self._options)
         self._begin_ledger()
-        self._before = release.requests(self._torch)
         self._is_recording = True
         if self._wants_holders is not False:
             self._holders = Holders(
@@ -470,7 +470,7 @@ class Recorder:
 
     def _served(self) -> list[int]:
         """Return how many requests each device has served since recording started."""
-        return [now - then for now, then in zip(release.requests(self._torch), self._before, strict=True)]
+        return self._start.served(counters.read(self._torch))
 
     def _begin_ledger(self) -> None:
         try:

@@ -14,6 +14,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, BinaryIO
 
+from . import counters
+from .counters import Counters
+
 OLDEST = (2, 1)
 
 #: The key of a snapshot that says whether entries were lost.
@@ -69,26 +72,22 @@ def is_recording(module: ModuleType) -> bool:
     return bool(module.cuda.is_initialized() and module._C._cuda_isHistoryEnabled())
 
 
-def start(module: ModuleType, **options: Any) -> None:
-    """Start recording, and discard what was recorded before."""
+def start(module: ModuleType, **options: Any) -> Counters:
+    """Start recording, and discard what was recorded before. Returns the counters of PyTorch at that instant."""
     memory = module.cuda.memory
     known = inspect.signature(getattr(memory, "_record_memory_history_impl", memory._record_memory_history)).parameters
     if "clear_history" in known:
         options["clear_history"] = True
     # The allocator exists only once CUDA is initialized.
     module.cuda.init()
+    before = counters.read(module)
     memory._record_memory_history(enabled="all", **options)
+    return Counters(before, counters.read(module))
 
 
 def stop(module: ModuleType) -> None:
     """Stop recording, and discard what was recorded."""
     module.cuda.memory._record_memory_history(enabled=None)
-
-
-def requests(module: ModuleType) -> list[int]:
-    """Return how many requests the allocator of each device has served, recorded or not."""
-    devices = range(module.cuda.device_count())
-    return [module.cuda.memory_stats(device).get("allocation.all.allocated", 0) for device in devices]
 
 
 def lost(kept: Sequence[int], least: Sequence[int], most: Sequence[int]) -> bool | None:
@@ -108,28 +107,26 @@ def lost(kept: Sequence[int], least: Sequence[int], most: Sequence[int]) -> bool
     return False if list(kept) == list(most) else None
 
 
-def snapshot(module: ModuleType, before: list[int]) -> dict[str, Any]:
-    """Take a snapshot, and add whether entries were lost if that is known.
+def snapshot(module: ModuleType, start: Counters) -> dict[str, Any]:
+    """Take a snapshot, and add the counters of PyTorch, and whether entries were lost if that is known.
 
     Args:
         module: PyTorch.
-        before: What `requests` returned when recording started.
+        start: What `start` returned.
     """
-
-    def served() -> list[int]:
-        return [now - then for now, then in zip(requests(module), before, strict=True)]
-
-    least = served()
+    before = counters.read(module)
     taken: dict[str, Any] = module.cuda.memory._snapshot()
+    after = counters.read(module)
     kept = [sum(entry["action"] == "alloc" for entry in trace) for trace in taken["device_traces"]]
-    is_lost = lost(kept, least, served())
+    is_lost = lost(kept, start.served(before), start.served(after))
     if is_lost is not None:
         # The key that PyTorch's own viewer uses.
         taken[OVERFLOWED] = is_lost
+    taken[counters.KEY] = start.to_json(before, after)
     return taken
 
 
-def dump(module: ModuleType, path: Path, before: list[int], more: dict[str, str]) -> bool:
+def dump(module: ModuleType, path: Path, start: Counters, more: dict[str, str]) -> bool:
     """Write the recording, and return whether it is certain that nothing was allocated or freed.
 
     An existing file is replaced only when the new one is complete.
@@ -137,11 +134,11 @@ def dump(module: ModuleType, path: Path, before: list[int], more: dict[str, str]
     Args:
         module: PyTorch.
         path: The file.
-        before: What `requests` returned when recording started.
+        start: What `start` returned.
         more: Further keys of the snapshot.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    taken = snapshot(module, before) | more
+    taken = snapshot(module, start) | more
     with replacing(path) as file:
         pickle.dump(taken, file)
     return taken.get(OVERFLOWED) is False and not any(taken["device_traces"])

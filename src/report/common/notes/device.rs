@@ -118,6 +118,13 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     if completeness.overflowed {
         lines.push("the file says that the ring buffer dropped entries (trace_alloc_overflowed)".to_owned());
     }
+    if completeness.counters_differ {
+        lines.push(
+            "the recorded counters of PyTorch differ from those of the entries: entries are missing or wrong, and so may be \
+             every figure"
+                .to_owned(),
+        );
+    }
     if completeness.ring_full {
         lines.push(
             "the ring buffer is full (trace_alloc_max_entries): it may have dropped entries, and memory may have been \

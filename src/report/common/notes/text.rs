@@ -13,8 +13,7 @@ pub fn device_name(device: DeviceId) -> String {
 
 /// A counter as PyTorch prints sizes; contradictory recordings may lead below zero.
 pub fn signed(bytes: i64) -> String {
-    let magnitude = Bytes(bytes.unsigned_abs());
-    if bytes < 0 { format!("-{magnitude}") } else { magnitude.to_string() }
+    Bytes(bytes).to_string()
 }
 
 /// A duration for people: `812 us`, `3.4 ms`, `12.53 s`, `2 h 05 min`.

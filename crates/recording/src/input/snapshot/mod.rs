@@ -10,8 +10,8 @@ use super::pickle::findings::{Fields, Findings, expected};
 use super::pickle::value::{Heap, Items, Value};
 use crate::error::{Error, Result};
 use crate::model::{
-    DeviceId, DeviceTrace, Frame, HOST_DEVICE, Holders, MAX_DEVICE, Rehearsal, Snapshot, SourceNotes, StackId, StrId,
-    TraceEntries,
+    DeviceId, DeviceTrace, Frame, HOST_DEVICE, Holders, MAX_DEVICE, MemoryStats, Rehearsal, Snapshot, SourceNotes,
+    StackId, StrId, TraceEntries,
 };
 use crate::sorting::SortRows;
 use std::collections::{BTreeMap, HashSet};
@@ -51,7 +51,7 @@ const SMALL_FILE_RECORDS: u64 = 1024;
 /// Whether this is a key of a snapshot. There are few, so searching for duplicates costs little.
 fn is_known(key: &str) -> bool {
     let lists = ["segments", "host_segments", "device_traces", "host_traces", "external_annotations"];
-    lists.contains(&key) || ["allocator_settings", OVERFLOWED, MAX_ENTRIES].contains(&key)
+    lists.contains(&key) || ["allocator_settings", OVERFLOWED, MAX_ENTRIES, MemoryStats::KEY].contains(&key)
 }
 
 struct Assembler {
@@ -110,6 +110,7 @@ impl Assembler {
                 name @ (OVERFLOWED | MAX_ENTRIES) => self.ring(name, value),
                 Rehearsal::KEY => self.rehearsal(value),
                 Holders::KEY => self.holders(value),
+                MemoryStats::KEY => self.memory_stats(value),
                 _ => self.unknown("snapshot", key),
             }
         }
@@ -143,6 +144,17 @@ impl Assembler {
         match found.filter(|rehearsal| rehearsal.version == Rehearsal::VERSION) {
             Some(rehearsal) => self.snapshot.notes.rehearsal = Some(rehearsal),
             None => self.malformed(Rehearsal::KEY, "a rehearsal with keys that this version knows", value),
+        }
+    }
+
+    fn memory_stats(&mut self, value: Value) {
+        let found = match value {
+            Value::Str(id) => MemoryStats::of_json(self.text(id)),
+            _ => None,
+        };
+        match found {
+            Some(stats) => self.snapshot.notes.memory_stats = Some(stats),
+            None => self.malformed(MemoryStats::KEY, "counters with keys that this version knows", value),
         }
     }
 

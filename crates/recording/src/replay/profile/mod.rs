@@ -76,6 +76,7 @@ fn close(ledger: Ledger<'_>, device: DeviceId, first_row: usize) -> History {
             blocks_only: true,
             ..Completeness::default()
         },
+        counted: Vec::new(),
         operators: Vec::new(),
         links: ledger.links,
         corrections: ledger.corrections,

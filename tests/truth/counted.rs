@@ -1,0 +1,44 @@
+//! PyTorch's own counters in a recording, beside the replayed ones.
+
+use crate::support::{Case, FIXTURES, assert_none, cases, open};
+use memviz::Recording;
+use memviz::model::memory_stats::MemoryStats;
+use memviz::replay::{ComparedCounter, replay};
+use serde_json::{Value, json};
+
+/// What `torch_memviz` would have written: the counters of the truth at the end, and at the start those of an empty allocator,
+/// if it was empty.
+fn counters(case: &Case, recording: &Recording) -> MemoryStats {
+    let devices = case.truth["devices"].as_array().unwrap();
+    let of = |(number, device): (usize, &Value)| {
+        let is_complete = |device: i32| {
+            let history = recording.histories.iter().find(|history| history.device == device);
+            history.is_none_or(|history| history.completeness.is_complete())
+        };
+        let end = &device["memory_stats"];
+        let zeros =
+            |stats: &Value| -> Value { stats.as_object().unwrap().keys().map(|key| (key.clone(), json!(0))).collect() };
+        json!({"start": is_complete(number as i32).then(|| zeros(end)), "end": end})
+    };
+    let devices: Vec<Value> = devices.iter().enumerate().map(of).collect();
+    MemoryStats::of_json(&json!({"version": 1, "devices": devices}).to_string()).unwrap()
+}
+
+#[test]
+fn counters_of_pytorch_equal_the_replayed_ones() {
+    let (mut problems, mut equal) = (Vec::new(), 0);
+    let is_told = |case: &Case| case.own_truth && case.truth["devices"][0]["memory_stats"].is_object();
+    for case in cases(FIXTURES).into_iter().filter(is_told) {
+        let mut recording = open(&case.path);
+        recording.snapshot.notes.memory_stats = Some(counters(&case, &recording));
+        for history in replay(&recording.snapshot) {
+            let differing = history.counted.iter().filter(|compared| compared.differs());
+            problems.extend(
+                differing.map(|it: &ComparedCounter| format!("{}, device {}: {it:?}", case.path, history.device)),
+            );
+            equal += history.counted.len();
+        }
+    }
+    assert_none(&problems);
+    assert!(equal > 1000, "only {equal} counters were compared");
+}
