@@ -15,7 +15,7 @@ use std::collections::HashSet;
 const IN_PLACE: [&str; 11] =
     ["relu", "relu6", "leaky_relu", "elu", "celu", "selu", "silu", "mish", "hardtanh", "hardswish", "hardsigmoid"];
 /// An input and its result are worth reporting from 1/N of the peak on.
-const NOTABLE_PART: u64 = 100;
+const NOTABLE_PART: u64 = 32;
 const NAMED: usize = 4;
 /// Number of blocks that are examined to find the input: the most recent ones.
 const LOOKED_AT: usize = 64;

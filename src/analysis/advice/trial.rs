@@ -9,7 +9,7 @@ use crate::simulation::changes::{Chosen, Edited, Editor, Lifetimes};
 use crate::simulation::{Outcome, Program, Simulator, Trust, program, simulate};
 
 /// A saving below this fraction (1/N) of the peak, or of fewer bytes, is not reported.
-const NOTABLE_PART: u64 = 64;
+const NOTABLE_PART: u64 = 100;
 const NOTABLE_BYTES: u64 = 8 << 20;
 /// Two figures count as equal if they differ by at most N thousandths of the remaining peak: allocated, reserved.
 const SAME: [u64; 2] = [20, 30];
