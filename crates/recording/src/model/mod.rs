@@ -10,6 +10,7 @@ pub mod device_file;
 pub mod gpu;
 pub mod holders;
 pub mod live;
+pub mod logged;
 #[cfg(feature = "nsys")]
 pub mod nsys;
 pub mod percent;
@@ -28,6 +29,7 @@ pub use annotation::{Annotation, Stage};
 pub use device_file::DeviceFile;
 pub use holders::Holders;
 pub use live::LiveProfile;
+pub use logged::{LoggedTensor, SourceFile};
 pub use profile::{MemoryTimeline, Profile};
 pub use rehearsal::Rehearsal;
 pub use segment::{Block, BlockState, DEFAULT_POOL, PoolId, Segment, SegmentType};

@@ -2,7 +2,8 @@
 
 use super::profile::DeviceType;
 use super::{
-    AllocatorSettings, Annotation, Contexts, DeviceId, Holders, Rehearsal, Segment, Stacks, Strings, TraceEntries, View,
+    AllocatorSettings, Annotation, Contexts, DeviceId, Holders, LoggedTensor, Rehearsal, Segment, SourceFile, Stacks,
+    Strings, TraceEntries, View,
 };
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -146,6 +147,10 @@ pub struct SourceNotes {
     pub rehearsal: Option<Rehearsal>,
     /// What holds the memory, if the recording says so.
     pub holders: Option<Holders>,
+    /// Source code in the recording, by torch-snapkit.
+    pub source_code: Vec<SourceFile>,
+    /// Tensors that torch-snapkit logged.
+    pub tensors: Vec<LoggedTensor>,
 }
 
 impl Snapshot {

@@ -3,6 +3,7 @@
 mod annotations;
 mod segments;
 mod settings;
+mod snapkit;
 mod traces;
 
 use super::pickle::decoded::DecodedPickle;
@@ -110,6 +111,8 @@ impl Assembler {
                 name @ (OVERFLOWED | MAX_ENTRIES) => self.ring(name, value),
                 Rehearsal::KEY => self.rehearsal(value),
                 Holders::KEY => self.holders(value),
+                snapkit::SOURCE_CODE => self.source_code(at, value)?,
+                snapkit::SHAPE_DATA => self.shape_data(at, value)?,
                 _ => self.unknown("snapshot", key),
             }
         }
