@@ -77,7 +77,7 @@ fn pending_blocks_are_what_is_active_but_not_allocated() {
             assert_eq!(device.total_bytes as i64, most, "{}", case.path);
             pending += usize::from(case.name == "side_stream" && device.found > 0);
             for block in &device.blocks {
-                assert!(block.freed.is_some() && block.freed != block.completed, "{}: {block:?}", case.path);
+                assert!(block.freed.is_none() || block.freed != block.completed, "{}: {block:?}", case.path);
             }
         }
     }

@@ -60,7 +60,7 @@ fn own_categories_take_precedence_and_rows_sum() {
 
 #[test]
 fn every_command_with_categories_knows_them() {
-    let folder = folder(CONFIG, &["gpt_train", "gpt_train_ckpt", "oom", "leak"]);
+    let folder = folder(CONFIG, &["gpt_train", "gpt_train_ckpt", "oom"]);
     let asked: [&[&str]; 8] = [
         &["peak", "--by", "category", "gpt_train.pickle.gz"],
         &["flamegraph", "--by", "category", "--format", "folded", "gpt_train.pickle.gz"],
@@ -75,7 +75,6 @@ fn every_command_with_categories_knows_them() {
         let answer = run(&folder, args);
         assert!(answer.expect(0).stdout.contains("everything-in-minigpt"), "{args:?}: {}", answer.stdout);
     }
-    run(&folder, &["leaks", "--by", "category", "leak.pickle.gz"]).expect(0);
     // Elsewhere, and for budgets, categories mean what they always mean.
     for args in [&["gpt_train.pickle.gz"] as &[&str], &["check", "gpt_train.pickle.gz"]] {
         let answer = run(&folder, args);

@@ -10,7 +10,7 @@ fn a_part_has_the_figures_of_the_whole() {
     let folder = TempDir::new().unwrap();
     let part = folder.path().join("part.pickle").into_os_string().into_string().unwrap();
     let windows: [(&str, &[&str]); 6] = [
-        ("gpt_train", &["--from", "entry:2000", "--to", "peak"]),
+        ("gpt_train", &["--from", "entry:2000", "--to", "entry:2939"]),
         ("gpt_train", &["--from", "step:2", "--to", "step:2"]),
         ("multi_gpu", &["--device", "1"]),
         ("expandable", &["--from", "entry:99", "--to", "end"]),

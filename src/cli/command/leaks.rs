@@ -72,7 +72,7 @@ impl Run for Leaks {
         }
         .cures_of_growth(format.is_for_people());
         let style = output::style(&self.common);
-        let view = View { fold: self.stacks.frames.fold(format.is_for_people()), ..self.common.view_by(self.by)? };
+        let view = View { fold: self.stacks.frames.fold(format.is_for_people()), ..self.common.view_of_one() };
         with_view(&self.common, view, |recording| {
             let mut report = recording.leaks(&options)?;
             self.source.fill(
