@@ -182,10 +182,8 @@ impl DeviceBlocks {
         };
         let there = |index: &usize| {
             let block = &all[*index];
-            at.is_none_or(|at| match options.pending {
-                true => block.freed <= at && at < block.completed,
-                false => block.allocated_at(at),
-            })
+            let is_pending = |at| block.freed <= at && at < block.completed;
+            at.is_none_or(|at| if options.pending { is_pending(at) } else { block.allocated_at(at) })
         };
         let mut found: Vec<usize> = if options.ids.is_empty() && options.addresses.is_empty() {
             let mut live: Vec<usize> = (0..all.len()).filter(there).collect();
