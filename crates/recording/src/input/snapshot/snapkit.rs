@@ -11,6 +11,9 @@ pub(super) const SOURCE_CODE: &str = "source_code";
 /// The key of a list with a dictionary for each process, from addresses to lists of tensors.
 pub(super) const SHAPE_DATA: &str = "shape_data";
 
+/// An operator, a shape and a type.
+type Tensor = (StrId, Box<[u64]>, StrId);
+
 impl Assembler {
     pub(super) fn source_code(&mut self, at: u64, value: Value) -> Result<()> {
         let Value::Dict(index) = value else {
@@ -66,7 +69,7 @@ impl Assembler {
         Ok(())
     }
 
-    fn tensor(&mut self, at: u64, value: Value) -> Result<Option<(StrId, Box<[u64]>, StrId)>> {
+    fn tensor(&mut self, at: u64, value: Value) -> Result<Option<Tensor>> {
         let (Value::List(_) | Value::Tuple(_)) = value else { return Ok(None) };
         let [Value::Str(operator), shape @ (Value::List(_) | Value::Tuple(_)), Value::Str(dtype)] =
             self.items(at, SHAPE_DATA, value)?[..]
