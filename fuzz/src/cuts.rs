@@ -135,7 +135,9 @@ fn verdict(recording: &Recording, budgets: &Budgets) -> CheckVerdict {
 /// The budgets that are met when some parts are lost, although the whole exceeds them.
 pub fn met_without(whole: &Recording, parts: &[Part]) -> Vec<String> {
     let mut left = whole.snapshot.clone();
-    parts.iter().for_each(|part| part.lose(&mut left));
+    for part in parts {
+        part.lose(&mut left);
+    }
     let left = replayed(left);
     let met = just_below(whole).into_iter().filter(|budgets| verdict(&left, budgets) == CheckVerdict::Passed);
     met.map(|budgets| format!("{budgets:?} without {parts:?}")).collect()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import torch_memviz
+from torch_memviz._binary import VARIABLE
 
-from .conftest import PROGRAMS, TorchEnvironment
+from .conftest import FIXTURES, PROGRAMS, TorchEnvironment
 
 
 def found_by_program(torch: TorchEnvironment, folder: Path) -> dict[str, Any]:
@@ -89,3 +92,16 @@ def test_pytorch_still_reads_the_recording(any_torch: TorchEnvironment, tmp_path
     )
     whole, page = (torch_memviz.peak(tmp_path / name).devices[0] for name in ("run.pickle", "page.html"))
     assert page.maxima == whole.maxima
+
+
+def test_pytorch_reads_a_part_of_a_recording(any_installation: TorchEnvironment, tmp_path: Path) -> None:
+    whole = FIXTURES / "gpt_train" / "snapshot.pickle.gz"
+    window = ["--from", "entry:2000", "--to", "peak"]
+    command = [os.environ[VARIABLE], "excerpt", "-q", whole, *window, "-o", tmp_path / "part.pickle"]
+    subprocess.run(command, check=True)
+    any_installation.run(
+        "-m", "torch.cuda._memory_viz", "trace_plot", "part.pickle", "-o", "page.html", cwd=tmp_path, gpu=False
+    )
+    [expected] = torch_memviz.peak(whole, from_="entry:2000", to="peak").devices
+    [page] = torch_memviz.peak(tmp_path / "page.html").devices
+    assert (page.maxima, page.end) == (expected.maxima, expected.end)

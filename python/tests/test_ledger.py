@@ -97,7 +97,13 @@ def test_samples_are_what_pytorch_said(torch: TorchEnvironment, tmp_path: Path) 
     done = torch.run(PROGRAMS / "ledger.py", cwd=tmp_path)
     said = json.loads(done.stdout.splitlines()[0])
     [device] = torch_memviz.ledger(tmp_path / "run.pickle").devices
-    assert [sample.at for sample in device.samples] == ["start", "peak", "end"]
+    assert [(sample.at, sample.name) for sample in device.samples] == [
+        ("start", None), ("point", "built"), ("peak", None), ("end", None),
+    ]  # fmt: skip
+    point = device.samples[1]
+    assert [point.total_bytes - point.used_bytes, point.allocated_bytes] == said["point"]
+    there = torch_memviz.peak(tmp_path / "run.pickle", at="annotation:built").devices[0]
+    assert there.peak.allocated_bytes == point.allocated_bytes
     free = [sample.total_bytes - sample.used_bytes for sample in device.samples]
     assert (free[0], free[-1]) == (said["start"], said["end"])
     end = device.samples[-1]

@@ -8,8 +8,9 @@ use crate::facts::grouping::{GroupBy, Grouper, Holder, Inference};
 use crate::facts::time::moment::Moment;
 use crate::facts::time::when::{Purpose, When};
 use crate::facts::training::Category;
+use crate::model::logged::tensor_bytes;
 use crate::model::{DEFAULT_POOL, DeviceId, PoolId, StackId};
-use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric, NEVER};
+use crate::replay::{Allocation, Anomalies, Completeness, Counters, History, Instant, Metric, NEVER, Track};
 use serde::{Serialize, Serializer};
 use std::cmp::Reverse;
 
@@ -25,7 +26,9 @@ options! {
         pub ids: Vec<usize>,
         /// Addresses: all blocks that contain one of them, at the given instant or otherwise at any time.
         pub addresses: Vec<u64>,
-        /// The instant; if `None`, the peak of allocated memory.
+        /// Only blocks whose free is pending: the program has requested it, and other streams may still use the memory.
+        pub pending: bool,
+        /// The instant; if `None`, the peak of allocated memory, or the instant at which the frees of most memory are pending.
         pub at: Option<When>,
         /// Maximum number of blocks listed for each device. The rest are summed up.
         pub top: usize,
@@ -39,7 +42,7 @@ options! {
 impl Default for BlocksOptions {
     fn default() -> Self {
         let (ids, addresses, devices) = (Vec::new(), Vec::new(), Vec::new());
-        Self { ids, addresses, at: None, top: TOP, inference: Inference::default(), devices }
+        Self { ids, addresses, pending: false, at: None, top: TOP, inference: Inference::default(), devices }
     }
 }
 
@@ -64,6 +67,7 @@ pub struct DeviceBlocks {
 }
 
 /// One block.
+#[allow(clippy::struct_excessive_bools, reason = "independent facts about a block")]
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BlockRow"))]
 pub struct Block {
@@ -103,12 +107,36 @@ pub struct Block {
     pub phase: Option<&'static str>,
     /// The step in which it was allocated, from 1; null if unknown.
     pub step: Option<u64>,
+    /// Tensors of its size that torch-snapkit logged at its address, each shape and type once. Left out if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tensors: Vec<Tensor>,
+    /// Whether the device has other blocks of this size at this address, so that a tensor may be in one of them.
+    #[serde(skip)]
+    pub shares_address: bool,
+    /// The line that allocated it, if the recording contains the source code and the caller asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// The file and the line of the site.
+    #[serde(skip)]
+    pub line: Option<(String, u64)>,
     /// The stack that allocated it, innermost frame first.
     pub stack: Vec<String>,
     /// The line that freed it; null if not recorded.
     pub freed_by: Option<String>,
     /// The stack that freed it, innermost frame first; empty if not recorded.
     pub free_stack: Vec<String>,
+}
+
+/// A tensor in a block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BlockTensor"))]
+pub struct Tensor {
+    /// Its shape.
+    pub shape: Vec<u64>,
+    /// Its type, such as `float32`.
+    pub dtype: String,
+    /// The first operator that returned it.
+    pub operator: String,
 }
 
 pub(crate) fn address(address: u64) -> String {
@@ -147,12 +175,17 @@ impl DeviceBlocks {
         let at = match &options.at {
             Some(When::Peak) => Some(history.maxima[metric as usize].instant),
             Some(when) => Some(device.instant(when, metric, Purpose::At)?),
+            None if options.pending => Some(most_pending(track)),
             None if options.ids.is_empty() && options.addresses.is_empty() => {
                 Some(history.maxima[metric as usize].instant)
             }
             None => None,
         };
-        let there = |index: &usize| at.is_none_or(|at| all[*index].allocated_at(at));
+        let there = |index: &usize| {
+            let block = &all[*index];
+            let is_pending = |at| block.freed <= at && at < block.completed;
+            at.is_none_or(|at| if options.pending { is_pending(at) } else { block.allocated_at(at) })
+        };
         let mut found: Vec<usize> = if options.ids.is_empty() && options.addresses.is_empty() {
             let mut live: Vec<usize> = (0..all.len()).filter(there).collect();
             live.sort_by_key(|&index| Reverse(all[index].size));
@@ -194,6 +227,36 @@ impl DeviceBlocks {
     }
 }
 
+/// The tensors of a block's size that were logged at its address.
+fn tensors(track: Track<'_>, block: &Allocation) -> Vec<Tensor> {
+    let strings = &track.snapshot.strings;
+    let mut found: Vec<Tensor> = Vec::new();
+    for logged in &track.snapshot.notes.tensors {
+        let dtype = strings.get(logged.dtype);
+        let is_here = logged.device.is_none_or(|device| device == track.device()) && logged.address == block.addr;
+        if is_here
+            && tensor_bytes(&logged.shape, dtype) == Some(block.requested)
+            && !found.iter().any(|known| *known.shape == *logged.shape && known.dtype == dtype)
+        {
+            let operator = strings.get(logged.operator).to_owned();
+            found.push(Tensor { shape: logged.shape.to_vec(), dtype: dtype.to_owned(), operator });
+        }
+    }
+    found
+}
+
+/// The first instant at which the frees of most memory are pending.
+fn most_pending(track: Track<'_>) -> Instant {
+    let pending = |counters: &Counters| counters.active.saturating_sub(counters.allocated);
+    let mut most = (pending(&track.history.start), 0);
+    track.walk(|instant, counters| {
+        if pending(counters) > most.0 {
+            most = (pending(counters), instant);
+        }
+    });
+    most.1
+}
+
 impl Block {
     fn of(device: &Device<'_>, grouper: &Grouper<'_>, id: usize) -> Option<Self> {
         let (track, sites) = (device.track, device.deep_sites());
@@ -221,6 +284,12 @@ impl Block {
             let step = steps.ends.partition_point(|&end| end <= entry);
             (step < steps.ends.len()).then_some(step as u64 + 1)
         });
+        let made_stack = origin.forward.unwrap_or(origin.stack);
+        let tensors = tensors(track, made);
+        let mut others = track.history.allocations.iter().enumerate();
+        let is_twin = |(index, other): (usize, &Allocation)| {
+            index != id && other.addr == made.addr && other.requested == made.requested
+        };
         Some(Self {
             id,
             address: made.addr,
@@ -232,6 +301,13 @@ impl Block {
             stream: context.map(|context| context.stream).or(old.map(|old| old.stream)),
             pool_id: pool.filter(|&pool| pool != DEFAULT_POOL),
             site,
+            shares_address: !tensors.is_empty() && others.any(is_twin),
+            tensors,
+            code: None,
+            line: sites
+                .site_frame(made_stack)
+                .and_then(|id| track.snapshot.stacks.frame(id))
+                .map(|frame| (track.snapshot.strings.get(frame.filename).to_owned(), frame.line)),
             category: decision.category.name(),
             evidence: decision.evidence.words(),
             inferred: site_inferred || category_inferred,

@@ -53,6 +53,9 @@ pub struct DeviceLedger {
 pub struct Ledger {
     /// When the sample was taken.
     pub at: Occasion,
+    /// The name that the program gave to a point; left out for other samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Its time since the epoch; null if unknown.
     pub time_us: Option<i64>,
     /// Bytes of the device.
@@ -311,6 +314,7 @@ impl DeviceLedger {
         let live = history.allocations.iter().filter(|made| made.allocated_at(instant));
         let sample = DeviceSample {
             at: Occasion::Oom,
+            name: None,
             time_us: track.has_times().then(|| track.times()[entry as usize]),
             total_bytes: capacity,
             // The address of the entry is the free memory that the driver reported.
@@ -360,6 +364,7 @@ impl Ledger {
         rows.push(LedgerRow { holder: Holder::Unexplained, bytes: signed(sample.used_bytes()) - told });
         Self {
             at: sample.at,
+            name: sample.name.clone(),
             time_us: sample.time_us,
             total_bytes: sample.total_bytes,
             used_bytes: sample.used_bytes(),

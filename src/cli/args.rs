@@ -1,7 +1,7 @@
 //! Arguments that several commands have in common.
 
-use crate::cli::limits;
 use crate::cli::outcome::Failure;
+use crate::cli::{categories, limits};
 use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Inference};
 use crate::input::collect::only_recording;
@@ -201,6 +201,12 @@ impl SharedArgs {
     /// How to present answers about one recording.
     pub fn view_of_one(&self) -> View {
         View { library_lines: self.own.is_empty(), ..self.view() }
+    }
+
+    /// How to present answers whose rows are `by` this: with the user's own categories if they are categories.
+    pub fn view_by(&self, by: GroupBy) -> Result<View, Failure> {
+        let categories = if by == GroupBy::Category { categories::read()? } else { Vec::new() };
+        Ok(View { categories, ..self.view_of_one() })
     }
 
     /// How to read inputs.

@@ -6,6 +6,7 @@
 mod args;
 #[cfg(feature = "view")]
 mod browser;
+mod categories;
 mod changes;
 mod code_lines;
 mod command;

@@ -48,19 +48,18 @@ pub fn with_recording(
     args: &CommonArgs,
     reply: impl FnOnce(&Recording) -> crate::Result<Reply>,
 ) -> Result<Outcome, Failure> {
-    with_folded(args, false, reply)
+    with_view(args, args.view_of_one(), reply)
 }
 
-/// The same, with the stacks of the answer shortened for people.
-pub fn with_folded(
+/// The same, presented in another way.
+pub fn with_view(
     args: &CommonArgs,
-    fold: bool,
+    view: View,
     reply: impl FnOnce(&Recording) -> crate::Result<Reply>,
 ) -> Result<Outcome, Failure> {
     output::check_target(args, &[&args.input])?;
     use_threads(args);
     let path = args.path();
-    let view = View { fold, ..args.view_of_one() };
     // The process ends soon, which releases memory faster than unmapping it here: 2% of the time of `memviz peak`.
     let recording = ManuallyDrop::new(read(args, view).map_err(|error| Failure::about(&path, &error))?);
     let reply = reply(&recording).map_err(|error| Failure::about(&path, &error))?;

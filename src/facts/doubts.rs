@@ -164,6 +164,8 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
         device_memory_from: _,
         protocol: _,
         rank: _,
+        source_code: _,
+        tensors: _,
         // What it says about memory has marks of its own.
         holders: _,
         device_type: _,

@@ -1,6 +1,6 @@
 //! Writes a pickle, opcode by opcode.
 //!
-//! Protocol 2: PyTorch's own writers use it, and every reader supports it.
+//! Protocol 4, which Python writes by default: PyTorch's own page, too, reads no later one.
 
 use std::io::{self, Write};
 
@@ -19,7 +19,7 @@ impl<'w> Pickle<'w> {
     /// Fails if writing fails; this also applies to all methods.
     pub fn new(out: &'w mut dyn Write) -> io::Result<Self> {
         let mut pickle = Self { out: io::BufWriter::new(out), slots: 0 };
-        pickle.write(&[0x80, 2])?;
+        pickle.write(&[0x80, 4])?;
         Ok(pickle)
     }
 
@@ -59,9 +59,13 @@ impl<'w> Pickle<'w> {
     }
 
     pub fn text(&mut self, text: &str) -> io::Result<()> {
-        let length = u32::try_from(text.len()).map_err(|_| io::Error::other("a string of 4 GiB or more"))?;
-        self.write(b"X")?;
-        self.write(&length.to_le_bytes())?;
+        if let Ok(length) = u8::try_from(text.len()) {
+            self.write(&[0x8c, length])?;
+        } else {
+            let length = u32::try_from(text.len()).map_err(|_| io::Error::other("a string of 4 GiB or more"))?;
+            self.write(b"X")?;
+            self.write(&length.to_le_bytes())?;
+        }
         self.write(text.as_bytes())
     }
 
@@ -69,12 +73,16 @@ impl<'w> Pickle<'w> {
     pub fn remember(&mut self) -> io::Result<Slot> {
         let slot = self.slots;
         self.slots = slot.checked_add(1).ok_or_else(|| io::Error::other("more objects than a pickle can name"))?;
-        self.by_slot(*b"qr", slot)?;
+        self.write(b"\x94")?;
         Ok(Slot(slot))
     }
 
     pub fn again(&mut self, Slot(slot): Slot) -> io::Result<()> {
-        self.by_slot(*b"hj", slot)
+        if let Ok(byte) = u8::try_from(slot) {
+            return self.write(&[b'h', byte]);
+        }
+        self.write(b"j")?;
+        self.write(&slot.to_le_bytes())
     }
 
     pub fn list(&mut self) -> io::Result<()> {
@@ -103,15 +111,6 @@ impl<'w> Pickle<'w> {
         self.integer(first)?;
         self.integer(second)?;
         self.write(b"\x86")
-    }
-
-    /// An opcode with a slot: the first one for slots that fit a byte, the other for all slots.
-    fn by_slot(&mut self, [short, long]: [u8; 2], slot: u32) -> io::Result<()> {
-        if let Ok(byte) = u8::try_from(slot) {
-            return self.write(&[short, byte]);
-        }
-        self.write(&[long])?;
-        self.write(&slot.to_le_bytes())
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {

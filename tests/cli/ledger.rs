@@ -291,7 +291,7 @@ fn pinned_memory_is_not_part_of_the_device() {
         ]
     );
     let csv = memviz(&["ledger", "--format", "csv", &path]).stdout.clone();
-    let last = format!("-1,end,1000003000000,pytorch,pinned host memory,,{0},{0},", 64 * MIB);
+    let last = format!("-1,end,1000003000000,pytorch,pinned host memory,,{0},{0},,", 64 * MIB);
     assert_eq!(csv.lines().last(), Some(last.as_str()));
 }
 
@@ -373,4 +373,24 @@ fn a_trace_that_may_be_of_another_run_is_not_used() {
     assert!(unknown(), "one of two");
     fs::write(folder.path().join("run.trace.json"), "{\"traceEvents\": []}").unwrap();
     assert!(unknown(), "a trace without GPUs");
+}
+
+#[test]
+fn named_points_are_samples_with_a_name() {
+    let mut samples = samples();
+    let list = samples["devices"][0]["samples"].as_array_mut().unwrap();
+    let mut point = list[0].clone();
+    point["at"] = json!("point");
+    point["name"] = json!("after <forward>");
+    list.insert(1, point);
+    let device = device(&samples);
+    let points = device["samples"].as_array().unwrap().iter().filter(|sample| sample["at"] == "point");
+    assert_eq!(points.map(|sample| &sample["name"]).collect::<Vec<_>>(), ["after <forward>"]);
+    assert!(device["samples"][0].get("name").is_none(), "other samples have no name");
+    let (_folder, path) = folder(&samples.to_string());
+    let text = memviz(&["ledger", &path]).expect(0).stdout.clone();
+    let head = text.lines().find(|line| line.contains("start")).unwrap();
+    assert!(head.contains("after <"), "{text}");
+    let table = memviz(&["ledger", "--format", "csv", &path]).expect(0).stdout.clone();
+    assert!(table.contains(",point,") && table.contains(",after <forward>\n"), "{table}");
 }

@@ -2,11 +2,13 @@
 
 mod advice;
 mod blocks;
+mod categories;
 mod check;
 mod commands;
 mod diff;
 #[cfg(feature = "view")]
 mod engine;
+mod excerpt;
 #[cfg(all(feature = "firefox", feature = "parquet", feature = "perfetto", feature = "pprof", feature = "speedscope"))]
 mod export;
 #[cfg(unix)]

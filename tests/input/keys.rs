@@ -115,6 +115,60 @@ fn recorded_lines_of_forward_are_not_inferred() {
     answer.expect(0);
 }
 
+/// What torch-snapkit 0.1.4 adds with `log_shapes=True`: the texts of files, and for each process what operators returned, by
+/// address.
+#[test]
+fn source_code_and_shapes_of_torch_snapkit_are_facts() {
+    let mut program = Program::default();
+    program.keep(8, Some(3), &json!({}));
+    program.keep(4, Some(4), &json!({}));
+    let (addresses, mib) = ([1u64 << 40, 2 << 40].map(|address| format!("{address:#x}")), 1 << 20);
+    let mut value = program.value();
+    value["source_code"] = json!({"/home/u/train.py": "import torch\n\nx = torch.empty(n)\ny = torch.empty(m)\n"});
+    value["shape_data"] = json!([{
+        &addresses[0]: [["aten.empty.memory_format", [2, mib], "torch.float32"], ["aten.t.default", [mib, 2], "torch.float32"],
+                        ["aten.t.default", [mib, 2], "torch.float32"], ["aten.select.int", [mib], "torch.float32"]],
+        &addresses[1]: [["aten.empty.memory_format", [2, mib], "torch.bfloat16"], ["my.op", [4 * mib], "torch.unheard"]],
+    }]);
+    let bytes = pickle(&value);
+    let folder = tempfile::TempDir::new().unwrap();
+    let source = folder.path().to_str().unwrap();
+    let answer = memviz_reading(&["blocks", "-", "--format", "json", "--source", source], &bytes).json();
+    let blocks = answer["devices"][0]["blocks"].as_array().unwrap();
+    assert_eq!(
+        blocks[0]["tensors"],
+        json!([{"shape": [2, mib], "dtype": "float32", "operator": "aten.empty.memory_format"},
+               {"shape": [mib, 2], "dtype": "float32", "operator": "aten.t.default"}])
+    );
+    assert_eq!(
+        blocks[1]["tensors"],
+        json!([{"shape": [2, mib], "dtype": "bfloat16", "operator": "aten.empty.memory_format"}])
+    );
+    assert_eq!((&blocks[0]["code"], &blocks[1]["code"]), (&json!("x = torch.empty(n)"), &json!("y = torch.empty(m)")));
+    let text = memviz_reading(&["blocks", "-"], &bytes);
+    assert!(
+        text.stdout.contains("tensor, logged by torch-snapkit: bfloat16[2, 1048576] of aten.empty"),
+        "{}",
+        text.stdout
+    );
+    assert!(!text.stdout.contains("x = torch"), "an answer that may be passed on has no source code");
+    // Figures do not depend on these keys.
+    assert!(!notes(&read(&bytes).unwrap()).contains("unknown keys"));
+    memviz_reading(&["check", "-", "--max-peak", "12MiB"], &bytes).expect(0);
+    for (key, wrong) in [
+        ("source_code", json!(7)),
+        ("source_code", json!({"a.py": 7})),
+        ("shape_data", json!({"0x1": []})),
+        ("shape_data", json!([{"1": []}])),
+        ("shape_data", json!([{"0x1": [["op", [-1], "torch.float32"]]}])),
+        ("shape_data", json!([{"0x1": [["op", 1]]}])),
+    ] {
+        let mut value = program.value();
+        value[key] = wrong;
+        assert!(notes(&read(&pickle(&value)).unwrap()).contains(key), "{value}");
+    }
+}
+
 #[test]
 fn invalid_lines_are_left_out_and_counted() {
     let mut program = Program::default();

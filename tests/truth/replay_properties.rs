@@ -243,20 +243,19 @@ proptest! {
 }
 
 /// Programs whose entries are changed: numbers near 2^63, addresses of other blocks, times that go back.
-const CHANGED: u32 = 1000;
+const CASES: u32 = 1000;
+
+/// A program, changes of its entries, and an entry with what is added to its time.
+type Changed = (Program, Vec<(prop::sample::Index, Change)>, Option<(prop::sample::Index, i64)>);
 
 #[test]
 fn figures_without_a_mark_equal_those_of_a_second_replay() {
-    let config = Config { cases: CHANGED, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let changes = vec((any::<prop::sample::Index>(), change()), 0..4);
     let time = prop::option::of((any::<prop::sample::Index>(), prop_oneof![-9..9i64, any::<i64>()]));
     let unmarked = Cell::new(0);
-    let case = |(program, changes, time): (
-        Program,
-        Vec<(prop::sample::Index, Change)>,
-        Option<(prop::sample::Index, i64)>,
-    )| {
+    let case = |(program, changes, time): Changed| {
         let mut recording = program.run();
         recording.logs.truncate(1);
         let entries = &mut recording.logs[0].entries;

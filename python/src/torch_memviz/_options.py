@@ -70,6 +70,7 @@ class PeakOptions(TypedDict, total=False):
     top: int | None
     at: Value | None
     each: Value | None
+    mean: bool
     from_: Value | None
     to: Value | None
     metric: Literal["allocated", "active", "requested", "reserved"] | None
@@ -93,9 +94,11 @@ class BlocksOptions(TypedDict, total=False):
 
     id: int | Sequence[int] | None
     address: Value | Sequence[str | int] | None
+    pending: bool
     at: Value | None
     top: int | None
     no_infer: bool
+    source: Value | None
     device: Value | Sequence[str | int] | None
     own: Value | Sequence[str | int] | None
     metadata_key: Value | None
@@ -461,6 +464,7 @@ class FlamegraphOptions(TypedDict, total=False):
 
     by: Literal["category", "phase"] | None
     at: Value | None
+    mean: bool
     from_: Value | None
     to: Value | None
     metric: Literal["allocated", "active", "requested", "reserved"] | None

@@ -265,6 +265,9 @@ class AttributionRows:
     there. Left out if there are none.
     """
 
+    mean_over_us: int | None = None
+    """Duration of the range whose mean rows show, in microseconds. Left out if they show an instant."""
+
     private_pools: tuple[PrivatePoolFacts, ...] | None = None
     """The private pools of the device. Left out unless rows represent pools, or if there are none."""
 
@@ -353,6 +356,28 @@ class BlockRow:
 
     stream: int | None
     """CUDA stream; null if not recorded."""
+
+    code: str | None = None
+    """The line that allocated it, if the recording contains the source code and the caller asks for it."""
+
+    tensors: tuple[BlockTensor, ...] | None = None
+    """Tensors of its size that torch-snapkit logged at its address, each shape and type once. Left out if there
+    are none.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockTensor:
+    """A tensor in a block."""
+
+    dtype: str
+    """Its type, such as `float32`."""
+
+    operator: str
+    """The first operator that returned it."""
+
+    shape: tuple[int, ...]
+    """Its shape."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -2453,6 +2478,9 @@ class LedgerSample:
     memory_stats: dict[str, int] | None = None
     """All counters of `torch.cuda.memory_stats` by name; absent if the sample does not have them."""
 
+    name: str | None = None
+    """The name that the program gave to a point; left out for other samples."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredDevice:
@@ -2792,6 +2820,8 @@ Occasion = Literal[
     "oom",
     # When the recording was written, for example on a signal.
     "dump",
+    # Where the program asked for it.
+    "point",
     # When recording ended.
     "end",
 ]

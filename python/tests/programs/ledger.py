@@ -17,6 +17,8 @@ try:
     with torch_memviz.record("run.pickle", ledger="without" not in sys.argv) as recorder:
         said["start"] = torch.cuda.mem_get_info()[0]
         model, optimizer = build()
+        recorder.point("built")
+        said["point"] = [torch.cuda.mem_get_info()[0], torch.cuda.memory_allocated()]
         pinned = torch.empty(1_000_000, pin_memory=True)
         for _ in range(2):
             with recorder.step():

@@ -46,9 +46,11 @@ struct File {
     capacity: Option<Typed<OfDevice>>,
     #[serde(default)]
     budget: Vec<Table>,
-    /// What `memviz rehearse` reads.
+    /// What other commands read.
     #[serde(default, rename = "rehearse")]
     _rehearse: IgnoredAny,
+    #[serde(default, rename = "categories")]
+    _categories: IgnoredAny,
 }
 
 #[derive(Deserialize)]

@@ -7,7 +7,7 @@ pub use crate::facts::code::shown_frames::MAX_DEPTH;
 use crate::facts::code::shown_frames::ShownFrames;
 use crate::facts::code::sites::{CodeOrigin, Sites, clipped};
 use crate::facts::device::{Device, Devices};
-use crate::facts::grouping::{GroupBy, Grouper, Holder, Key};
+use crate::facts::grouping::{GroupBy, Grouper, Holder, Key, Mean, whole};
 use crate::facts::training::Category;
 use crate::model::{FrameId, Snapshot, StackId};
 use crate::parallel;
@@ -73,6 +73,16 @@ pub enum Owner {
     Nobody,
 }
 
+impl FlameNode {
+    /// Rounds weights to whole bytes. Its own bytes are to the right of those of its callees.
+    fn round(&mut self) {
+        let end = self.start.wrapping_add(self.bytes);
+        self.own_bytes = whole(end.wrapping_sub(self.own_bytes), self.own_bytes);
+        self.bytes = whole(self.start, self.bytes);
+        self.start = whole(0, self.start);
+    }
+}
+
 impl FlameReport {
     /// Builds every device's tree.
     ///
@@ -95,7 +105,17 @@ impl FlameReport {
         let device = |peak: DevicePeak| {
             let device = recording.get(peak.device)?;
             let (metric, instant) = (peak.metric, peak.instant);
-            let nodes = tree(device, metric, options, metric.name(), |born, gone| born <= instant && instant < gone);
+            let nodes = if options.peak.mean {
+                let mean = Mean::of(device.track, peak.window.unwrap_or((0, peak.entries))).ok()?;
+                let weigh = |holder: &Holder| mean.weight(holder);
+                let mut nodes =
+                    tree(device, metric, options, metric.name(), |born, gone| mean.counts(born, gone), weigh);
+                nodes.iter_mut().for_each(FlameNode::round);
+                nodes
+            } else {
+                let counts = |born, gone| born <= instant && instant < gone;
+                tree(device, metric, options, metric.name(), counts, |holder| holder.bytes)
+            };
             Some(DeviceFlame { peak, nodes })
         };
         Ok(Self { devices: parallel::filter_map(report.devices, device), skipped: report.skipped })
@@ -133,7 +153,7 @@ pub fn of_range(
             RangePart::Survived => is_new && !is_gone,
         }
     };
-    tree(device, metric, &FlameOptions::default(), part.name(), counts)
+    tree(device, metric, &FlameOptions::default(), part.name(), counts, |holder| holder.bytes)
 }
 
 /// The tree of all blocks whose lifetime counts, below a root with this name.
@@ -143,6 +163,7 @@ fn tree(
     options: &FlameOptions,
     root: &str,
     counts: impl Fn(Instant, Instant) -> bool,
+    bytes: impl Fn(&Holder) -> u64,
 ) -> Vec<FlameNode> {
     let grouper = |by| Grouper::new(device, device.sites(), &options.peak.filter, by);
     let stacks = grouper(GroupBy::Stack).inferring(device, options.peak.inference, metric);
@@ -153,7 +174,7 @@ fn tree(
         let group = split.as_ref().and_then(|split| split.keys(holder).into_iter().next());
         let category = categories.map(|categories| categories.get(holder.index).category);
         for key in stacks.keys(holder) {
-            sums.entry((group.clone(), key)).or_default().add(&Held::block(holder.bytes, category));
+            sums.entry((group.clone(), key)).or_default().add(&Held::block(bytes(holder), category));
         }
     });
     let mut tree = Tree::new();

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::facts::device::Device;
 use crate::facts::grouping::attribution::Attribution;
 use crate::facts::grouping::filter::Filter;
-use crate::facts::grouping::{GroupBy, Grouper, Inference};
+use crate::facts::grouping::{GroupBy, Grouper, Inference, Mean};
 use crate::facts::time::moment::Moment;
 use crate::facts::time::when::{Purpose, When};
 use crate::model::{DeviceId, device_words};
@@ -23,6 +23,8 @@ options! {
         pub at: Option<When>,
         pub from: Option<When>,
         pub to: Option<When>,
+        /// Whether rows show the mean of the counter from `from` to `to`, rather than an instant.
+        pub mean: bool,
         /// Maximum number of rows; the rest is one row.
         pub top: Option<usize>,
         pub filter: Filter,
@@ -93,7 +95,11 @@ impl DevicePeak {
         );
         let tells = options.categories && options.by == GroupBy::Site;
         let grouper = if tells { grouper.with_purposes(device, metric) } else { grouper };
-        let attribution = Attribution::of(&grouper, (metric, instant));
+        let attribution = if options.mean {
+            Attribution::of_mean(&grouper, metric, &Mean::of(track, (from, to))?)
+        } else {
+            Attribution::of(&grouper, (metric, instant))
+        };
         let question = Question { device, metric, window: (from, to), highest: maxima[metric as usize] };
         let ranges = options.each.as_ref().map(|each| RangePeaks::of(&question, &grouper, each)).transpose()?;
         let Moment { entry, time_us, since_start_us, annotations, .. } =

@@ -3,6 +3,7 @@
 use super::{Run, examples};
 use crate::analysis::blocks::{BlocksOptions, TOP};
 use crate::cli::args::{CommonArgs, InferArgs};
+use crate::cli::code_lines::SourceArgs;
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
 use crate::cli::recording::{Reply, with_recording};
@@ -23,6 +24,9 @@ pub struct Blocks {
     /// An address inside a block, in hexadecimal with 0x or in decimal; may be repeated
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     address: Vec<u64>,
+    /// Show only blocks whose free is pending, since other streams may still use them [default: at the instant with the most]
+    #[arg(long)]
+    pending: bool,
     /// Show blocks that are allocated at this instant: peak, oom, start, end, entry:N, time:12.5s, step:N,
     /// annotation:NAME[#K] [default: the peak; any time with --id or --address]
     #[arg(long, value_name = "WHEN")]
@@ -35,6 +39,8 @@ pub struct Blocks {
     format: Option<AnswerFormat>,
     #[command(flatten)]
     infer: InferArgs,
+    #[command(flatten)]
+    source: SourceArgs,
     #[command(flatten)]
     common: CommonArgs,
 }
@@ -52,10 +58,20 @@ impl Run for Blocks {
         let options = BlocksOptions::default()
             .ids(self.id.clone())
             .addresses(self.address.clone())
+            .pending(self.pending)
             .at(self.at.clone())
             .top(self.top)
             .inference((&self.infer).into())
             .devices(self.common.devices());
-        with_recording(&self.common, |recording| Ok(Reply::rows(recording.blocks(&options)?, format, style)))
+        with_recording(&self.common, |recording| {
+            let mut report = recording.blocks(&options)?;
+            for block in report.devices.iter_mut().flat_map(|device| &mut device.blocks) {
+                let line = block.line.as_ref();
+                let text =
+                    |(file, line): &(String, u64)| self.source.text(&self.common, &recording.snapshot, file, *line);
+                block.code = line.and_then(text);
+            }
+            Ok(Reply::rows(report, format, style))
+        })
     }
 }

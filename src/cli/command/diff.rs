@@ -14,6 +14,7 @@ use crate::cli::progress::Progress;
 use crate::cli::recording::{open, size_of_file, use_threads};
 use crate::facts::grouping::GroupBy;
 use crate::facts::time::when::When;
+use crate::model::View;
 use crate::parallel;
 use crate::replay::Metric;
 use crate::report::diff::{self, exceeded_growth, unknown_growth};
@@ -102,8 +103,10 @@ impl Run for Diff {
         let at = |side: &AtInstant| PeakOptions { at: side.at.clone().or(self.at.clone()), ..options.clone() };
         let (base_options, new_options) = (at(&base_at), at(&new_at));
 
+        let view = common.view_by(self.by)?;
         let (base_path, new_path) = (CommonArgs::shown(&self.base), common.path());
-        let (base, new) = if is_one { (None, read_one(self, &new_at.file)) } else { read(self, &base_at, &new_at) };
+        let (base, new) =
+            if is_one { (None, read_one(common, &new_at.file, view)) } else { read(common, view, &base_at, &new_at) };
         let base = base.transpose().map_err(|error| Failure::about(&base_path, &error))?;
         let new = new.map_err(|error| Failure::about(&new_path, &error))?;
         let base = base.as_ref().unwrap_or(&new);
@@ -165,22 +168,24 @@ fn settle(args: &Diff, report: &DiffReport, anomalies: u64, path: &str) -> Resul
 }
 
 /// Reads one recording, for both of its instants.
-fn read_one(args: &Diff, file: &Path) -> crate::Result<Recording> {
-    let progress = Progress::start(size_of_file(file), 1, args.common.quiet);
-    open(file, &args.common, args.common.view_of_one(), progress.bytes.first())
+fn read_one(common: &CommonArgs, file: &Path, view: View) -> crate::Result<Recording> {
+    let progress = Progress::start(size_of_file(file), 1, common.quiet);
+    open(file, common, view, progress.bytes.first())
 }
 
 /// Reads both at the same time, unless one thread is requested.
 fn read(
-    args: &Diff,
+    common: &CommonArgs,
+    view: View,
     base: &AtInstant,
     new: &AtInstant,
 ) -> (Option<crate::Result<Recording>>, crate::Result<Recording>) {
-    let (common, base, new) = (&args.common, &base.file, &new.file);
+    let (base, new) = (&base.file, &new.file);
+    let view = View { library_lines: false, ..view };
     let total = if is_stdin(base) || is_stdin(new) { 0 } else { size_of_file(base) + size_of_file(new) };
     let progress = Progress::start(total, 2, common.quiet);
-    let read_base = || open(base, common, common.view(), progress.bytes.first());
-    let read_new = || open(new, common, common.view(), progress.bytes.last());
+    let read_base = || open(base, common, view.clone(), progress.bytes.first());
+    let read_new = || open(new, common, view.clone(), progress.bytes.last());
     if common.threads == Some(1) {
         return (Some(read_base()), read_new());
     }

@@ -7,7 +7,7 @@ use crate::cli::args::{CommonArgs, FilterArgs, InferArgs, one_of};
 use crate::cli::format::FlameFormat;
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
-use crate::cli::recording::{Reply, with_recording};
+use crate::cli::recording::{Reply, with_view};
 use crate::facts::grouping::GroupBy;
 use crate::facts::time::when::When;
 use crate::replay::Metric;
@@ -27,6 +27,9 @@ pub struct Flamegraph {
     /// Instant to show instead of the peak: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN")]
     at: Option<When>,
+    /// Weigh blocks by bytes times lifetime: frames show the mean over the recording, or from --from to --to
+    #[arg(long, conflicts_with = "at")]
+    mean: bool,
     /// Search for the peak from this instant on
     #[arg(long, value_name = "WHEN")]
     from: Option<When>,
@@ -61,13 +64,15 @@ impl Run for Flamegraph {
             at: self.at.clone(),
             from: self.from.clone(),
             to: self.to.clone(),
+            mean: self.mean,
             filter: self.filter.compile()?,
             inference: (&self.infer).into(),
             devices: self.common.devices(),
             ..PeakOptions::default()
         };
         let options = FlameOptions { peak, all_frames: self.all_frames, split: self.by };
-        with_recording(&self.common, |recording| {
+        let view = self.common.view_by(self.by.unwrap_or_default())?;
+        with_view(&self.common, view, |recording| {
             let mut report = recording.flame(&options)?;
             let skipped = std::mem::take(&mut report.skipped);
             let reply = Reply::new(move |source, out| match format {

@@ -7,10 +7,11 @@ use crate::cli::args::{CommonArgs, StackArgs, only_snapshots};
 use crate::cli::format::RowsOrPicture;
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
-use crate::cli::recording::{Reply, with_folded, with_recording};
+use crate::cli::recording::{Reply, with_view};
 use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::filter::Filter;
 use crate::facts::time::when::When;
+use crate::model::View;
 use crate::report::fragmentation::{self, BlockColor};
 use crate::report::{AnswerFormat, PictureFormat};
 use clap::Args;
@@ -90,7 +91,8 @@ fn tell(args: &Fragmentation, format: AnswerFormat, filter: Filter) -> Result<Ou
         devices: args.common.devices(),
     };
     let style = output::style(&args.common);
-    with_folded(&args.common, args.stacks.frames.fold(for_people), |recording| {
+    let view = args.common.view_by(options.by)?;
+    with_view(&args.common, View { fold: args.stacks.frames.fold(for_people), ..view }, |recording| {
         let mut report = recording.fragmentation(&options)?;
         let skipped = std::mem::take(&mut report.skipped);
         Ok(Reply::rows(report, format, style).warning(skipped))
@@ -110,7 +112,7 @@ fn draw(args: &Fragmentation, format: PictureFormat, filter: Filter) -> Result<O
         ..PeakOptions::default()
     };
     let color = args.by.map_or(BlockColor::State, |_| BlockColor::Group(args.top.unwrap_or(DEFAULT_COLORS)));
-    with_recording(&args.common, |recording| {
+    with_view(&args.common, args.common.view_by(options.by)?, |recording| {
         let mut report = recording.segment_map(&options)?;
         let skipped = std::mem::take(&mut report.skipped);
         Ok(Reply::new(move |source, out| fragmentation::draw(source, &report, color).write_as(format, out))

@@ -7,8 +7,9 @@ use crate::cli::args::{CommonArgs, StackArgs, one_of, parse_regex};
 use crate::cli::code_lines::SourceArgs;
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
-use crate::cli::recording::{Reply, with_folded};
+use crate::cli::recording::{Reply, with_view};
 use crate::facts::grouping::GroupBy;
+use crate::model::View;
 use crate::model::bytes::Bytes;
 use crate::report::AnswerFormat;
 use clap::Args;
@@ -71,9 +72,14 @@ impl Run for Leaks {
         }
         .cures_of_growth(format.is_for_people());
         let style = output::style(&self.common);
-        with_folded(&self.common, self.stacks.frames.fold(format.is_for_people()), |recording| {
+        let view = View { fold: self.stacks.frames.fold(format.is_for_people()), ..self.common.view_of_one() };
+        with_view(&self.common, view, |recording| {
             let mut report = recording.leaks(&options)?;
-            self.source.fill(&self.common, report.devices.iter_mut().flat_map(|device| &mut device.cures));
+            self.source.fill(
+                &self.common,
+                &recording.snapshot,
+                report.devices.iter_mut().flat_map(|device| &mut device.cures),
+            );
             Ok(Reply::rows(report, format, style))
         })
     }

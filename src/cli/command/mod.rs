@@ -5,6 +5,7 @@ mod check;
 mod checkpoint;
 mod completions;
 mod diff;
+mod excerpt;
 #[cfg(feature = "export")]
 mod export;
 mod fit;
@@ -64,6 +65,7 @@ pub const COMMANDS: &[Entry] = &[
     entry::<report::Report>("report", Group::Share),
     #[cfg(feature = "export")]
     entry::<export::Export>("export", Group::Share),
+    entry::<excerpt::Excerpt>("excerpt", Group::Share),
     entry::<record::Record>("record", Group::SetUp),
     #[cfg(feature = "mcp")]
     entry::<mcp::Mcp>("mcp", Group::SetUp),

@@ -7,8 +7,9 @@ use crate::cli::args::{CommonArgs, StackArgs};
 use crate::cli::code_lines::SourceArgs;
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
-use crate::cli::recording::{Reply, with_folded};
+use crate::cli::recording::{Reply, with_view};
 use crate::facts::grouping::GroupBy;
+use crate::model::View;
 use crate::report::AnswerFormat;
 use clap::Args;
 
@@ -58,9 +59,14 @@ impl Run for Oom {
         }
         .cures_of_failures(format.is_for_people());
         let style = output::style(&self.common);
-        with_folded(&self.common, self.stacks.frames.fold(format.is_for_people()), |recording| {
+        let view = View { fold: self.stacks.frames.fold(format.is_for_people()), ..self.common.view_by(self.by)? };
+        with_view(&self.common, view, |recording| {
             let mut report = recording.oom(&options)?;
-            self.source.fill(&self.common, report.devices.iter_mut().flat_map(|device| &mut device.cures));
+            self.source.fill(
+                &self.common,
+                &recording.snapshot,
+                report.devices.iter_mut().flat_map(|device| &mut device.cures),
+            );
             Ok(Reply::rows(report, format, style))
         })
     }

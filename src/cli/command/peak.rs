@@ -6,9 +6,10 @@ use crate::analysis::peak::each::{Each, EachOptions};
 use crate::cli::args::{CommonArgs, StackArgs};
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
-use crate::cli::recording::{Reply, with_folded};
+use crate::cli::recording::{Reply, with_view};
 use crate::facts::grouping::GroupBy;
 use crate::facts::time::when::When;
+use crate::model::View;
 use crate::replay::Metric;
 use crate::report::AnswerFormat;
 use clap::Args;
@@ -36,6 +37,9 @@ pub struct Peak {
     /// --top is then the number of rows for each, by default 1 in text and Markdown, and 3 in JSON.
     #[arg(long, value_name = "WHAT", conflicts_with = "at")]
     each: Option<Each>,
+    /// Weigh blocks by bytes times lifetime: rows show the mean over the recording, or from --from to --to
+    #[arg(long, conflicts_with_all = ["at", "each"])]
+    mean: bool,
     /// Search for the peak from this instant on
     #[arg(long, value_name = "WHEN")]
     from: Option<When>,
@@ -72,6 +76,7 @@ impl Run for Peak {
             at: self.at.clone(),
             from: self.from.clone(),
             to: self.to.clone(),
+            mean: self.mean,
             top: self.top.or(for_people.then_some(DEFAULT_TOP)),
             filter: self.stacks.filter.compile()?,
             inference: (&self.stacks.infer).into(),
@@ -80,7 +85,8 @@ impl Run for Peak {
             // Their bars have the color of their category.
             categories: for_people && style.color,
         };
-        with_folded(&self.common, self.stacks.frames.fold(for_people), |recording| {
+        let view = View { fold: self.stacks.frames.fold(for_people), ..self.common.view_by(self.by)? };
+        with_view(&self.common, view, |recording| {
             let mut report = recording.peak(&options)?;
             let skipped = std::mem::take(&mut report.skipped);
             Ok(Reply::rows(report, format, style).warning(skipped))

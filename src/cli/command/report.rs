@@ -6,9 +6,10 @@ use crate::analysis::timeline::{TimelineOptions, XAxis};
 use crate::cli::args::{CommonArgs, FrameArgs, InferArgs};
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
-use crate::cli::recording::{Reply, with_folded};
+use crate::cli::recording::{Reply, with_view};
 use crate::facts::grouping::GroupBy;
 use crate::facts::time::when::When;
+use crate::model::View;
 use crate::report::page::{Page, PageFormat};
 use crate::report::plot_columns;
 use clap::Args;
@@ -67,7 +68,8 @@ impl Run for Report {
             devices: self.common.devices(),
             ..PeakOptions::default()
         };
-        with_folded(&self.common, self.frames.fold(true), |recording| {
+        let view = View { fold: self.frames.fold(true), ..self.common.view_by(self.by)? };
+        with_view(&self.common, view, |recording| {
             let devices = if peak.devices.is_empty() { recording.histories.len() } else { peak.devices.len() };
             let columns = plot_columns(devices);
             let overview = recording.overview(&TimelineOptions { peak, axis: self.x, columns, inactive: false })?;

@@ -7,7 +7,7 @@ use crate::analysis::timeline::{TimelineOptions, XAxis};
 use crate::cli::args::{CommonArgs, FilterArgs, InferArgs};
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
-use crate::cli::recording::{Reply, with_recording};
+use crate::cli::recording::{Reply, with_view};
 use crate::facts::grouping::GroupBy;
 use crate::facts::time::when::When;
 use crate::replay::Metric;
@@ -69,10 +69,9 @@ impl Run for Timeline {
             inference: (&self.infer).into(),
             devices: self.common.devices(),
             each: self.each.clone().map(|each| EachOptions { each, top: 1 }),
-            at: None,
-            categories: false,
+            ..PeakOptions::default()
         };
-        with_recording(&self.common, |recording| {
+        with_view(&self.common, self.common.view_by(self.by)?, |recording| {
             let devices = if peak.devices.is_empty() { recording.histories.len() } else { peak.devices.len() };
             let columns = plot_columns(devices);
             let mut report =

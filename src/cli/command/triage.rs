@@ -35,7 +35,11 @@ impl Run for Triage {
         let options = TriageOptions::default().devices(self.common.devices()).inference((&self.infer).into());
         with_recording(&self.common, |recording| {
             let mut report = recording.triage(&options)?;
-            self.source.fill(&self.common, report.devices.iter_mut().flat_map(|device| &mut device.advice));
+            self.source.fill(
+                &self.common,
+                &recording.snapshot,
+                report.devices.iter_mut().flat_map(|device| &mut device.advice),
+            );
             Ok(Reply::rows(report, format, style))
         })
     }

@@ -1,5 +1,6 @@
 //! `memviz view`.
 
+use super::excerpt::PartArgs;
 use super::{Run, examples};
 use crate::Recording;
 use crate::analysis::excerpt::{Window, excerpt};
@@ -13,7 +14,7 @@ use crate::cli::{browser, files, output};
 use crate::facts::device::{Device, Devices};
 use crate::facts::time::when::{Purpose, When};
 use crate::input::{Compression, ReadOptions, Unpacked, device_file};
-use crate::model::{Snapshot, device_words};
+use crate::model::Snapshot;
 use crate::replay::Metric;
 use crate::report::safe;
 use crate::report::view::Reading;
@@ -34,12 +35,8 @@ use std::sync::Arc;
     ("memviz view snapshot.pickle -o view.html", "keep the page, or send it"),
 ]))]
 pub struct View {
-    /// Show only the part from this instant on: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
-    #[arg(long, value_name = "WHEN", requires = "input")]
-    from: Option<When>,
-    /// Show only the part up to this instant
-    #[arg(long, value_name = "WHEN", requires = "input")]
-    to: Option<When>,
+    #[command(flatten)]
+    part: PartArgs,
     /// Serve the page on localhost at a random URL until Ctrl-C, instead of writing it
     #[arg(long, conflicts_with_all = ["output", "open", "force"])]
     serve: bool,
@@ -131,7 +128,7 @@ impl View {
         let (options, anomalies, compression) = (reading.to_json(), recording.anomalies(), recording.compression);
         let name = Path::new(&path).file_name().map_or(path.clone(), |name| name.to_string_lossy().into_owned());
         let devices = recording.devices();
-        let windows = self.windows(&devices).map_err(about)?;
+        let windows = self.part.windows(&devices, &self.shared).map_err(about)?;
         let is_whole = windows.len() == devices.all().len() && windows.iter().all(|window| is_whole(&devices, window));
         if is_whole {
             let show = shown_failure(&devices);
@@ -147,42 +144,6 @@ impl View {
         let name = format!("{name}, {}", described(&devices, &windows));
         let (content, samples, show) = (Content::Part(part), String::new(), String::new());
         Ok(Input { name, content, options, samples, show, anomalies })
-    }
-
-    /// The requested instants on each device that has them.
-    fn windows(&self, devices: &Devices<'_>) -> crate::Result<Vec<Window>> {
-        let mut windows = Vec::new();
-        let mut failed = None;
-        for device in devices.wanted(&self.shared.devices())? {
-            match self.window(device) {
-                Ok(window) => windows.push(window),
-                Err(error) => {
-                    failed.get_or_insert(error);
-                }
-            }
-        }
-        match failed {
-            Some(error) if windows.is_empty() => Err(error),
-            _ => Ok(windows),
-        }
-    }
-
-    fn window(&self, device: &Device<'_>) -> crate::Result<Window> {
-        let mut window = Window::whole(device);
-        if self.from.is_none() && self.to.is_none() {
-            return Ok(window);
-        }
-        let resolve = |when: &When, purpose| device.instant(when, Metric::Allocated, purpose);
-        if let Some(from) = &self.from {
-            window.from = resolve(from, Purpose::From)?;
-        }
-        if let Some(to) = &self.to {
-            window.to = resolve(to, Purpose::To)?;
-        }
-        if window.from < window.to {
-            return Ok(window);
-        }
-        Err(crate::Error::Request(format!("expected --from before --to on {}", device_words(device.id()))))
     }
 
     /// Writes a page that only this user can read, and opens it in the browser; without a browser, prints the path of the

@@ -2,7 +2,7 @@
 
 use crate::facts::code::sites::CodeOrigin;
 use crate::facts::grouping::private_pools::PrivatePool;
-use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder, Key, RowHead};
+use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder, Key, Mean, RowHead, whole};
 use crate::facts::training::{Category, Evidence};
 use crate::replay::{History, Instant, Metric};
 use crate::sorting::SortRows;
@@ -65,6 +65,9 @@ pub struct Attribution {
     pub total_bytes: u64,
     /// Whether rows overlap.
     pub inclusive: bool,
+    /// Duration of the range whose mean rows show, in microseconds. Left out if they show an instant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean_over_us: Option<u64>,
     /// Groups, largest first.
     pub rows: Vec<Row>,
     /// Number of groups that [`Self::keep_top`] dropped.
@@ -140,13 +143,37 @@ impl Attribution {
         let (library_below, private_pools) = (grouper.library_below(), grouper.private_pools());
         let has_older_lines = grouper.has_older_lines();
         let (by, inclusive) = (grouper.by, grouper.by.is_inclusive());
-        Self { by, total_bytes, inclusive, rows, dropped: 0, library_below, has_older_lines, private_pools }
+        Self { by, total_bytes, inclusive, rows, library_below, has_older_lines, private_pools, ..Self::default() }
     }
 
     /// Groups everything that counts for a metric at an instant.
     pub(crate) fn of(grouper: &Grouper<'_>, at: (Metric, Instant)) -> Self {
         let (total_bytes, rows) = grouped_rows(grouper, at);
         Self::new(grouper, total_bytes, rows)
+    }
+
+    /// Groups what a range holds on average, so that blocks count by bytes and lifetime.
+    pub(crate) fn of_mean(grouper: &Grouper<'_>, metric: Metric, mean: &Mean<'_>) -> Self {
+        let mut sums = Sums::new(grouper);
+        Holder::visit(
+            grouper.track,
+            metric,
+            |born, gone| mean.counts(born, gone),
+            |holder| sums.add(&Holder { bytes: mean.weight(holder), ..*holder }),
+        );
+        let (total, mut rows) = sums.rows();
+        let mut start = 0u64;
+        for (_, row) in &mut rows {
+            let mut part = start;
+            for reason in &mut row.evidence {
+                let weight = reason.bytes;
+                (reason.bytes, part) = (whole(part, weight), part.wrapping_add(weight));
+            }
+            let weight = row.bytes;
+            row.bytes = whole(start, weight);
+            start = if grouper.by.is_inclusive() { 0 } else { start.wrapping_add(weight) };
+        }
+        Self { mean_over_us: Some(mean.micros), ..Self::new(grouper, whole(0, total), rows) }
     }
 
     /// Groups the allocations with these indexes, with the given bytes for each.

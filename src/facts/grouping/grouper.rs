@@ -1,6 +1,6 @@
 //! The group of a block under each `--by`.
 
-use super::filter::{Filter, Passing};
+use super::filter::{Filter, Passing, matching_stacks};
 use super::holder::Holder;
 use super::key::Key;
 use super::labels::{
@@ -17,10 +17,13 @@ use crate::facts::device::Device;
 use crate::facts::held::{Held, HeldAs, group};
 use crate::facts::time::annotations::Annotations;
 use crate::facts::training::module_path::ModulePaths;
-use crate::facts::training::{BackwardSites, Categories, Category, Decision, Phase, PhaseSpan, Phases, Roles};
+use crate::facts::training::{
+    BackwardSites, Categories, Category, Decision, Evidence, Phase, PhaseSpan, Phases, Roles,
+};
 use crate::model::{DEFAULT_POOL, EntryContext, FrameId, PoolId, Snapshot, StackId, StrId};
 use crate::replay::{BaselineOrigin, Metric, NO_OPERATOR, Track};
 use indexmap::IndexSet;
+use regex_lite::Regex;
 
 /// `internal_metadata` of blocks in the group [`ALLOCATOR`].
 const WITH_ADDRESS: &str = "mallocWithAddress";
@@ -54,7 +57,8 @@ pub(crate) struct Grouper<'a> {
 pub(crate) enum Shared {
     /// The code that allocated them, and whether they are from before the recording.
     Origin(CodeOrigin, bool),
-    Category(Category),
+    /// With the number of the user's own category.
+    Category(Category, Option<usize>),
     /// `None` before the recording.
     Phase(Option<Phase>),
     /// `None` if the file does not record it.
@@ -66,10 +70,37 @@ pub(crate) enum Shared {
 enum Training<'a> {
     NotAsked,
     Modules(ModulePaths),
-    Categories(&'a Categories),
+    Categories(&'a Categories, Chosen<'a>),
     Phases(&'a Phases),
     /// `None` if the recording does not say.
     Held(Option<&'a Held<'a>>),
+}
+
+/// The user's own categories.
+struct Chosen<'a> {
+    categories: &'a [(String, Regex)],
+    /// For each category, which stacks match.
+    stacks: Vec<Vec<bool>>,
+}
+
+impl<'a> Chosen<'a> {
+    fn of(snapshot: &'a Snapshot) -> Self {
+        let categories = &snapshot.view.categories;
+        let stacks = categories.iter().map(|(_, pattern)| matching_stacks(snapshot, |text| pattern.is_match(text)));
+        Self { categories, stacks: stacks.collect() }
+    }
+
+    /// The number of the first category that a stack matches.
+    fn number(&self, stack: StackId) -> Option<usize> {
+        self.stacks.iter().position(|stacks| stacks.get(stack.index()) == Some(&true))
+    }
+
+    /// The group of a category. One that has the name of a category of memviz adds to it.
+    fn key(&self, number: usize) -> Option<Key> {
+        let (name, _) = self.categories.get(number)?;
+        let known = Category::ALL.into_iter().find(|category| category.name() == name);
+        Some(known.map_or_else(|| Key::Text(clipped(name).to_owned()), |known| Key::Special(known.name())))
+    }
 }
 
 impl<'a> Training<'a> {
@@ -80,7 +111,7 @@ impl<'a> Training<'a> {
                 Self::Modules(paths)
             }
             GroupBy::Phase => Self::Phases(device.phases()),
-            GroupBy::Category => Self::Categories(device.categories()),
+            GroupBy::Category => Self::Categories(device.categories(), Chosen::of(device.snapshot())),
             GroupBy::Holder | GroupBy::HolderRoot => Self::Held(device.held()),
             _ => Self::NotAsked,
         }
@@ -186,7 +217,7 @@ impl<'a> Grouper<'a> {
             by if by.is_by_stack() => Some(Shared::Origin(self.origin(holder), holder.baseline)),
             // Filters need the stack.
             _ if !self.filter.is_empty() => None,
-            GroupBy::Category => Some(Shared::Category(self.decision(holder).category)),
+            GroupBy::Category => Some(Shared::Category(self.decision(holder).category, self.chosen(holder))),
             GroupBy::Phase => Some(Shared::Phase(self.phase(holder))),
             GroupBy::Stream => Some(Shared::Stream(self.stream(holder))),
             GroupBy::Pool => Some(Shared::Pool(self.pool(holder))),
@@ -252,7 +283,7 @@ impl<'a> Grouper<'a> {
                 None => Key::Special(NO_MODULE),
             },
             GroupBy::Holder | GroupBy::HolderRoot => self.held(holder),
-            GroupBy::Category => Key::Special(self.decision(holder).category.name()),
+            GroupBy::Category => self.category(holder),
             GroupBy::Phase => Key::Special(self.phase(holder).map_or(self.before, Phase::name)),
         };
         vec![one]
@@ -272,18 +303,30 @@ impl<'a> Grouper<'a> {
         }
     }
 
-    /// The category of an allocation; `None` unless grouping by [`GroupBy::Category`].
+    /// The category of an allocation; unknown unless grouping by [`GroupBy::Category`].
     pub(crate) fn decision(&self, holder: &Holder) -> Decision {
-        match &self.training {
-            Training::Categories(categories) => categories.get(holder.index),
-            _ => Decision::default(),
-        }
+        let Training::Categories(categories, _) = &self.training else { return Decision::default() };
+        let decision = categories.get(holder.index);
+        let evidence = self.chosen(holder).map_or(decision.evidence, |_| Evidence::Chosen);
+        Decision { evidence, ..decision }
+    }
+
+    /// The number of the user's own category of an allocation.
+    fn chosen(&self, holder: &Holder) -> Option<usize> {
+        let Training::Categories(_, chosen) = &self.training else { return None };
+        chosen.number(holder.stack)
+    }
+
+    fn category(&self, holder: &Holder) -> Key {
+        let Training::Categories(_, chosen) = &self.training else { return Key::Special(self.before) };
+        let own = chosen.number(holder.stack).and_then(|number| chosen.key(number));
+        own.unwrap_or_else(|| Key::Special(self.decision(holder).category.name()))
     }
 
     /// The category of an allocation, if groups are categories or rows show them.
     pub(crate) fn purpose(&self, holder: &Holder) -> Option<Category> {
         let categories = match &self.training {
-            Training::Categories(categories) => Some(*categories),
+            Training::Categories(categories, _) => Some(*categories),
             _ => self.purposes,
         };
         categories.map(|categories| categories.get(holder.index).category)
@@ -350,7 +393,7 @@ impl<'a> Grouper<'a> {
     pub(crate) fn is_inferred(&self, holder: &Holder) -> bool {
         match &self.training {
             Training::Modules(paths) => self.module_path(holder).is_some_and(|path| paths.is_inferred(path)),
-            Training::Categories(_) => {
+            Training::Categories(..) => {
                 let Decision { category, evidence } = self.decision(holder);
                 category != Category::Unknown && !evidence.is_recorded()
             }

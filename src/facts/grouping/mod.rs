@@ -7,6 +7,7 @@ mod groups;
 mod holder;
 mod key;
 mod labels;
+mod mean;
 mod metadata;
 mod pools;
 pub mod private_pools;
@@ -18,6 +19,7 @@ pub(crate) use holder::Holder;
 pub(crate) use key::Key;
 pub use labels::{ALLOCATOR, BASELINE, FILTERED, NO_ANNOTATION, NO_METADATA, NO_MODULE, NOT_RECORDED};
 pub use labels::{UNKNOWN_POOL, UNKNOWN_STREAM};
+pub(crate) use mean::{Mean, whole};
 
 use crate::error::{Error, Result};
 use crate::replay::Metric;

@@ -109,6 +109,8 @@ impl Category {
 pub enum Evidence {
     /// `user_metadata` or an `annotate` entry names it.
     Metadata,
+    /// One of the user's own categories matches its stack.
+    Chosen,
     /// A walk over the references of the program found what holds it.
     Held,
     /// The file has a category for it.
@@ -217,6 +219,7 @@ impl Evidence {
     pub fn words(self) -> &'static str {
         match self {
             Self::Metadata => "its metadata names the category",
+            Self::Chosen => "a pattern of memviz.toml matches its stack",
             Self::Held => "the recording shows what holds it",
             Self::Timeline => "the memory timeline gives this category",
             Self::ModuleApply => "nn.Module._apply moved it to the device",
@@ -293,9 +296,9 @@ impl Evidence {
         }
     }
 
-    /// Whether the file itself says so.
+    /// Whether the file itself says so, or the user.
     pub fn is_recorded(self) -> bool {
-        matches!(self, Self::Metadata | Self::Held | Self::Timeline)
+        matches!(self, Self::Metadata | Self::Chosen | Self::Held | Self::Timeline)
     }
 }
 

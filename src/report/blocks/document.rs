@@ -1,6 +1,6 @@
 //! `memviz blocks` for people: some blocks in full, or a row for each of many.
 
-use crate::analysis::blocks::{Block, BlocksReport, DeviceBlocks};
+use crate::analysis::blocks::{Block, BlocksReport, DeviceBlocks, Tensor};
 use crate::facts::time::moment::Moment;
 use crate::facts::training::Category;
 use crate::model::bytes::Bytes;
@@ -117,6 +117,17 @@ fn table(device: &DeviceBlocks) -> Table {
     table
 }
 
+/// The tensors in a block, and how certain that is.
+fn tensors(block: &Block) -> Option<String> {
+    let tensor = |tensor: &Tensor| {
+        let shape: Vec<String> = tensor.shape.iter().map(u64::to_string).collect();
+        safe(&format!("{}[{}] of {}", tensor.dtype, shape.join(", "), tensor.operator))
+    };
+    let listed: Vec<String> = block.tensors.iter().map(tensor).collect();
+    let place = if block.shares_address { "; other blocks of this size had this address" } else { "" };
+    (!listed.is_empty()).then(|| format!("tensor, logged by torch-snapkit: {}{place}", listed.join(", ")))
+}
+
 fn in_full(document: &mut Document, device: &DeviceBlocks, block: &Block) {
     let position = |moment: &Moment| notes::position(moment, device.entries, &device.completeness);
     let address = if block.address == 0 { ", address unknown".to_owned() } else { format!(" at {:#x}", block.address) };
@@ -129,6 +140,9 @@ fn in_full(document: &mut Document, device: &DeviceBlocks, block: &Block) {
         format!(" ({})", block.evidence)
     };
     document.fact(format!("category: {use_of}{evidence}"));
+    if let Some(tensors) = tensors(block) {
+        document.fact(tensors);
+    }
     let phase = block.phase.map(|phase| format!(", phase {phase}")).unwrap_or_default();
     // Annotated steps have names; programs start to count them at 0 or 1.
     let is_named = block.allocated.as_ref().is_some_and(|moment| !moment.annotations.is_empty());
@@ -146,6 +160,7 @@ fn in_full(document: &mut Document, device: &DeviceBlocks, block: &Block) {
     let place: Vec<String> = stream.into_iter().chain(pool).collect();
     document.facts((!place.is_empty()).then(|| place.join(", ")));
     document.fact(format!("allocated by {}", starred(&safe(&block.site), block.site_inferred)));
+    document.facts(block.code.as_deref().map(|code| format!("  {}", safe(code))));
     document.frames(4, &block.stack);
     if let Some(line) = &block.freed_by {
         document.fact(format!("freed by {}", safe(line)));

@@ -40,7 +40,9 @@ const LEGEND_NAME: usize = 32;
 const OPACITY: f64 = 0.42;
 
 pub fn draw(source: Source<'_>, report: &FlameReport) -> Picture {
-    let mut parts = vec![heading(source, "live bytes by stack")];
+    let is_mean = report.devices.iter().any(|device| device.peak.attribution.mean_over_us.is_some());
+    let what = if is_mean { "mean live bytes by stack" } else { "live bytes by stack" };
+    let mut parts = vec![heading(source, what)];
     let colors = Colors::of(report.devices.iter().flat_map(|device| &device.nodes));
     parts.extend(panels(&report.devices, true, |device, room| panel(device, &colors, room)));
     stacked(parts)

@@ -10,6 +10,7 @@ use std::io::{self, Write};
 struct Line {
     device: DeviceId,
     at: Occasion,
+    name: Option<String>,
     time_us: Option<i64>,
     holder: Holder,
     label: String,
@@ -31,6 +32,7 @@ pub(crate) fn write(report: &LedgerReport, out: &mut dyn Write) -> io::Result<()
         sample.rows.iter().map(|row| Line {
             device: device.device,
             at: sample.at,
+            name: sample.name.clone(),
             time_us: sample.time_us,
             holder: row.holder.clone(),
             label: row.holder.label(),
@@ -42,6 +44,7 @@ pub(crate) fn write(report: &LedgerReport, out: &mut dyn Write) -> io::Result<()
     let on_host = report.host.iter().map(|sample| Line {
         device: HOST_DEVICE,
         at: sample.at,
+        name: None,
         time_us: sample.time_us,
         holder: Holder::Pytorch,
         label: "pinned host memory".to_owned(),
@@ -61,6 +64,7 @@ pub(crate) fn write(report: &LedgerReport, out: &mut dyn Write) -> io::Result<()
             ("bytes", |line| line.bytes.to_string()),
             ("used_bytes", |line| line.used_bytes.to_string()),
             ("total_bytes", |line| optional(line.total_bytes)),
+            ("name", |line| cell(line.name.as_deref().unwrap_or_default())),
         ],
         out,
     )

@@ -2,7 +2,6 @@
 
 use super::words::{self, Table as Rows, TableRow};
 use crate::analysis::ledger::{DeviceLedger, LedgerReport};
-use crate::model::device_file::Occasion;
 use crate::report::Source;
 use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
 use crate::report::common::next::Next;
@@ -20,8 +19,8 @@ pub(crate) fn document(source: Source<'_>, report: &LedgerReport) -> Document {
     if !report.host.is_empty() {
         document.gap();
         document.title(words::PINNED);
-        let occasions: Vec<Occasion> = report.host.iter().map(|sample| sample.at).collect();
-        document.table(table(&occasions, words::pinned_rows(&report.host)));
+        let names: Vec<String> = report.host.iter().map(|sample| words::column(sample.at).to_owned()).collect();
+        document.table(table(&names, words::pinned_rows(&report.host)));
     }
     if let Some(pinned) = words::pinned(report) {
         document.gap();
@@ -35,25 +34,25 @@ fn ledger(document: &mut Document, device: &DeviceLedger) {
     document.title(words::headline(device));
     document.notes(words::doubts(device));
     document.gap();
-    let occasions: Vec<Occasion> = device.samples.iter().map(|ledger| ledger.at).collect();
-    document.table(table(&occasions, Rows::of(device).rows));
+    let names: Vec<String> = device.samples.iter().map(words::header).collect();
+    document.table(table(&names, Rows::of(device).rows));
     document.legends(words::pools_unknown(device));
-    if occasions.len() > 1 {
-        document.narrow(NAMES + occasions.len() * SAMPLE, |document| {
+    if names.len() > 1 {
+        document.narrow(NAMES + names.len() * SAMPLE, |document| {
             document.legend("the earliest samples are left out; a wider terminal shows them");
         });
     }
 }
 
-fn table(samples: &[Occasion], rows: impl IntoIterator<Item = TableRow>) -> Table {
+fn table(names: &[String], rows: impl IntoIterator<Item = TableRow>) -> Table {
     // A narrow screen has room for only the latest samples.
-    let later = |place: usize| samples.len() - place;
-    let sample = |(place, name): (usize, &'static str)| {
+    let later = |place: usize| names.len() - place;
+    let sample = |(place, name): (usize, &String)| {
         let column = Column::right(11, name).gap(2);
         if later(place) == 1 { column } else { column.from(NAMES + later(place) * SAMPLE) }
     };
-    let names = samples.iter().map(|&at| words::column(at)).enumerate().map(sample);
-    let mut table = Table::new(names.chain([Column::left(0, "").gap(2).cut(Cut::Wrapped)]));
+    let columns = names.iter().enumerate().map(sample);
+    let mut table = Table::new(columns.chain([Column::left(0, "").gap(2).cut(Cut::Wrapped)]));
     for row in rows {
         let shown = table.row(row.bytes.into_iter().map(words::cell), Cell::from(row.label));
         if row.is_part {

@@ -4,9 +4,13 @@ use crate::analysis::ledger::{DeviceLedger, Holder, Ledger, LedgerDoubt, LedgerR
 use crate::facts::segments::figures::NOTABLE;
 use crate::model::bytes::Bytes;
 use crate::model::device_file::{HostSample, Occasion};
-use crate::report::common::notes::{device_name, signed};
+use crate::report::common::fit::shorten_end;
+use crate::report::common::notes::{device_name, safe, signed};
 use crate::report::common::words::count;
 use crate::sorting::SortRows;
+
+/// Room for the name of a point.
+const NAME: usize = 11;
 
 /// `Device 0 (NVIDIA H100): 43.21 of 79.18 GiB in use at the end of the recording`.
 pub(crate) fn headline(device: &DeviceLedger) -> String {
@@ -22,6 +26,7 @@ fn when(at: Occasion) -> &'static str {
         Occasion::Start => "at the start of the recording",
         Occasion::Peak => "at the highest sample (end of a step)",
         Occasion::Oom => "at the failed request",
+        Occasion::Point => "at a point of the program",
         Occasion::Dump => "when the recording was written",
         Occasion::End => "at the end of the recording",
     }
@@ -33,6 +38,11 @@ pub(crate) fn column(at: Occasion) -> &'static str {
         Occasion::Peak => "highest",
         other => other.name(),
     }
+}
+
+/// The header of the column of a device's sample: the name of a point.
+pub(crate) fn header(sample: &Ledger) -> String {
+    sample.name.as_deref().map_or_else(|| column(sample.at).to_owned(), |name| shorten_end(&safe(name), NAME))
 }
 
 /// The pools of one kind, as the label of a row.

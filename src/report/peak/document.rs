@@ -81,6 +81,9 @@ impl Document {
         let mut table = attributed(by.name(), rows.iter(), attribution.total_bytes, by == GroupBy::Stack);
         let what = match (attribution.total_bytes, by.is_inclusive()) {
             (0, _) => "nothing is allocated".to_owned(),
+            _ if let Some(micros) = attribution.mean_over_us => {
+                format!("on average over {}, by {}", notes::duration(micros as i64), by.option())
+            }
             (_, true) => format!("held in total, by {}", by.option()),
             _ => format!("total, by {}", by.option()),
         };

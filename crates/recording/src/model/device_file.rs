@@ -60,6 +60,8 @@ names! {
         Oom = "oom",
         /// When the recording was written, for example on a signal.
         Dump = "dump",
+        /// Where the program asked for it.
+        Point = "point",
         /// When recording ended.
         End = "end",
     }
@@ -70,6 +72,9 @@ names! {
 pub struct DeviceSample {
     /// When it was taken.
     pub at: Occasion,
+    /// The name that the program gave to a point.
+    #[serde(default)]
+    pub name: Option<String>,
     /// The time, in microseconds since the epoch.
     #[serde(default)]
     pub time_us: Option<i64>,

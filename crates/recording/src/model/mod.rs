@@ -10,6 +10,7 @@ pub mod device_file;
 pub mod gpu;
 pub mod holders;
 pub mod live;
+pub mod logged;
 pub mod memory_stats;
 #[cfg(feature = "nsys")]
 pub mod nsys;
@@ -29,6 +30,7 @@ pub use annotation::{Annotation, Stage};
 pub use device_file::DeviceFile;
 pub use holders::Holders;
 pub use live::LiveProfile;
+pub use logged::{LoggedTensor, SourceFile};
 pub use memory_stats::MemoryStats;
 pub use profile::{MemoryTimeline, Profile};
 pub use rehearsal::Rehearsal;

@@ -2,8 +2,8 @@
 
 use super::profile::DeviceType;
 use super::{
-    AllocatorSettings, Annotation, Contexts, DeviceId, Holders, MemoryStats, Rehearsal, Segment, Stacks, Strings,
-    TraceEntries, View,
+    AllocatorSettings, Annotation, Contexts, DeviceId, Holders, LoggedTensor, MemoryStats, Rehearsal, Segment,
+    SourceFile, Stacks, Strings, TraceEntries, View,
 };
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -149,6 +149,10 @@ pub struct SourceNotes {
     pub holders: Option<Holders>,
     /// What PyTorch itself counted, if the recording says so.
     pub memory_stats: Option<MemoryStats>,
+    /// Source code in the recording, by torch-snapkit.
+    pub source_code: Vec<SourceFile>,
+    /// Tensors that torch-snapkit logged.
+    pub tensors: Vec<LoggedTensor>,
 }
 
 impl Snapshot {

@@ -16,5 +16,7 @@ options! {
         pub fold: bool,
         /// The key of `user_metadata` that `--by metadata` groups by; `None` for the whole text.
         pub metadata_key: Option<String>,
+        /// The user's own categories: names, and what matches a frame of their stacks. The first match counts.
+        pub categories: Vec<(String, Regex)>,
     }
 }

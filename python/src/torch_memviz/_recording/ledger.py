@@ -15,6 +15,8 @@ from .processes import Nvml, Process, Processes, of_nvidia_smi
 
 #: Version of the file format.
 VERSION = 1
+#: Named points that are kept, the first ones.
+MOST_POINTS = 100
 #: A sample at the end of a step replaces the highest sample if it is higher by at least this many bytes.
 NOTABLE = 1 << 20
 
@@ -36,6 +38,8 @@ class Ledger:
         self._start: dict[int, Sample] = {}
         self._highest: dict[int, Sample] = {}
         self._latest: dict[int, Sample] = {}
+        #: Samples at named points.
+        self._points: list[tuple[int, Sample]] = []
         #: Samples of pinned host memory, when those of devices are taken.
         self._host: dict[str, Sample | None] = {"start": self._pinned("start")}
         self._missing: dict[int, str] = {}
@@ -52,6 +56,11 @@ class Ledger:
                 self._highest[device] = self._sample(device, "peak")
                 self._host["peak"] = self._pinned("peak")
 
+    def point(self, name: str) -> None:
+        """Sample all devices at a point of the program."""
+        if len(self._points) < MOST_POINTS:
+            self._points += [(device, {**self._sample(device, "point"), "name": name}) for device in self._devices()]
+
     def take(self, at: str) -> None:
         """Sample all devices for a recording that is about to be written.
 
@@ -65,13 +74,15 @@ class Ledger:
         """Write all samples next to a recording."""
         devices = []
         for device, latest in self._latest.items():
-            samples = [self._start.get(device), self._highest.get(device), latest]
+            points = [sample for where, sample in self._points if where == device]
+            known = [self._start.get(device), self._highest.get(device), *points, latest]
+            samples = sorted((sample for sample in known if sample is not None), key=lambda sample: sample["time_us"])
             devices.append(
                 {
                     "device": device,
                     "name": self._torch.cuda.get_device_properties(device).name,
                     "processes_missing": self._missing.get(device),
-                    "samples": [sample for sample in samples if sample is not None],
+                    "samples": samples,
                 }
             )
         content = {

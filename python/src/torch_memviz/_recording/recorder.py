@@ -320,6 +320,18 @@ class Recorder:
             if not self._on_oom:
                 self._end()
 
+    def point(self, name: str) -> None:
+        """Name this point of the program: `memviz ledger` shows the memory of the whole device there.
+
+        With PyTorch 2.6 or later, it adds an annotation of this name to the recording, so that `--at annotation:NAME` finds it.
+
+        Args:
+            name: `"after_forward"`. The first hundred points are sampled.
+        """
+        if self._torch is not None and self._is_recording:
+            with self._torch.profiler.record_function(name):
+                self._ask_ledger(lambda ledger: ledger.point(name))
+
     def dump(self, event: str = "") -> Path | None:
         """Write the recording so far and continue. Returns the file, or None if nothing was written.
 

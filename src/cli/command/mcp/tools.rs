@@ -204,7 +204,7 @@ impl Tool {
             arguments.extend(typed(option, value, roots)?);
         }
         let (files, inputs) = self.inputs(given, roots)?;
-        if self.command == "check" {
+        if self.command == "check" || given.get("by").is_some_and(|by| by == "category") {
             require_inside(roots)?;
         }
         arguments.push("--".into());
@@ -334,7 +334,7 @@ pub fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Checks that the budgets in the folder's `memviz.toml`, if there is one, name no file outside the folders.
+/// Checks that the folder's `memviz.toml`, if there is one, and the budgets in it name no file outside the folders.
 fn require_inside(roots: &Roots) -> Result<(), String> {
     const NAME: &str = "memviz.toml";
     if roots.first().join(NAME).symlink_metadata().is_err() {

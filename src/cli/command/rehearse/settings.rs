@@ -2,15 +2,13 @@
 
 use super::Rehearse;
 use crate::cli::Failure;
+use crate::cli::categories::CONFIG;
 use crate::model::bytes::Bytes;
 use serde::Deserialize;
 use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
-
-/// The file, in the working directory.
-const CONFIG: &str = "memviz.toml";
 
 /// The GPU if neither names one.
 const GPU: &str = "h100-80gb";

@@ -3,6 +3,7 @@
 mod annotations;
 mod segments;
 mod settings;
+mod snapkit;
 mod traces;
 
 use super::pickle::decoded::DecodedPickle;
@@ -111,6 +112,8 @@ impl Assembler {
                 Rehearsal::KEY => self.rehearsal(value),
                 Holders::KEY => self.holders(value),
                 MemoryStats::KEY => self.memory_stats(value),
+                snapkit::SOURCE_CODE => self.source_code(at, value)?,
+                snapkit::SHAPE_DATA => self.shape_data(at, value)?,
                 _ => self.unknown("snapshot", key),
             }
         }
