@@ -97,7 +97,7 @@ def test_pytorch_still_reads_the_recording(any_torch: TorchEnvironment, tmp_path
 def test_pytorch_reads_a_part_of_a_recording(any_installation: TorchEnvironment, tmp_path: Path) -> None:
     whole = FIXTURES / "gpt_train" / "snapshot.pickle.gz"
     window = ["--from", "entry:2000", "--to", "peak"]
-    command = [os.environ[VARIABLE], "excerpt", "-q", whole, *window, "-o", tmp_path / "part.pickle"]
+    command = [os.environ[VARIABLE], "excerpt", "-q", str(whole), *window, "-o", str(tmp_path / "part.pickle")]
     subprocess.run(command, check=True)
     any_installation.run(
         "-m", "torch.cuda._memory_viz", "trace_plot", "part.pickle", "-o", "page.html", cwd=tmp_path, gpu=False

@@ -1303,6 +1303,9 @@ class FailedRequest2:
     takes long.
     """
 
+    holders: AttributionRows | None = None
+    """The variables that keep them: recordings with holders."""
+
     signature: FailureSignature | None = None
     """The signature, which the same failure shares with other runs. Left out unless rows are sites, of all stacks."""
 

@@ -13,8 +13,8 @@ from typing import Any
 
 log = logging.getLogger("torch_memviz")
 
-#: How much more memory than at all walks makes another one worthwhile: around a model, and inside of it or once walks have taken too
-#: long.
+#: How much more memory than at all walks makes another one worthwhile: around a model, and inside of it or once walks
+#: have taken too long.
 GROWTH, GROWTH_WHEN_SLOW = 1.01, 1.25
 #: Steps that need as much memory again are walked as well, at growing distances: the 1st, 2nd, 4th, 8th time.
 SAME = 0.95

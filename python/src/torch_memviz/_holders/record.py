@@ -31,7 +31,9 @@ MOST_PLACES = 2_000
 class Holders:
     """All walks of a program. What holds memory is written once for all of them."""
 
-    def __init__(self, torch: ModuleType, requests: Callable[[], list[int]], *, at_borders: bool, is_rehearsal: bool) -> None:
+    def __init__(
+        self, torch: ModuleType, requests: Callable[[], list[int]], *, at_borders: bool, is_rehearsal: bool
+    ) -> None:
         """Prepare walks.
 
         Args:

@@ -323,7 +323,8 @@ class Recorder:
     def point(self, name: str) -> None:
         """Name this point of the program: `memviz ledger` shows the memory of the whole device there.
 
-        With PyTorch 2.6 or later, it adds an annotation of this name to the recording, so that `--at annotation:NAME` finds it.
+        With PyTorch 2.6 or later, it adds an annotation of this name to the recording, so that `--at annotation:NAME`
+        finds it.
 
         Args:
             name: `"after_forward"`. The first hundred points are sampled.
