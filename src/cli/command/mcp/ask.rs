@@ -40,6 +40,9 @@ impl Asked {
     pub fn start(program: &Path, arguments: &[OsString], folder: &Path) -> io::Result<Self> {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(folder);
+        // Commands to run name memviz as the agent's users call it, not by where this binary lies.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::arg0(&mut command, "memviz");
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         Ok(Self { child: Arc::new(Mutex::new(child)) })
     }
