@@ -54,10 +54,18 @@ impl<'a> Held<'a> {
         storage.holders.iter().filter_map(|&index| self.all.get(index as usize))
     }
 
+    /// All holders of an allocation that are listed, the most telling first; none where no walk found one.
+    pub(crate) fn all_of(&self, allocation: usize) -> impl Iterator<Item = &'a HeldBy> {
+        let storage = match self.get(allocation) {
+            HeldAs::Held(storage) => Some(storage),
+            HeldAs::NotWalked | HeldAs::Unheld => None,
+        };
+        storage.into_iter().flat_map(|storage| self.holders(storage))
+    }
+
     /// The most telling holder of an allocation.
     pub(crate) fn first(&self, allocation: usize) -> Option<&'a HeldBy> {
-        let HeldAs::Held(storage) = self.get(allocation) else { return None };
-        self.holders(storage).next()
+        self.all_of(allocation).next()
     }
 }
 

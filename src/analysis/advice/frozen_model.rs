@@ -86,8 +86,8 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
 /// The variable that holds the model of these gradients, if the recording says so.
 fn name<'d>(device: &'d Device<'_>, gradients: &[Block]) -> Option<&'d str> {
     let held = device.held()?;
-    let mut named = gradients.iter().filter_map(|&(index, _)| held.first(index as usize));
-    named.find(|holder| holder.kind == HolderKind::Gradient).map(|holder| holder.variable.as_str())
+    let mut holders = gradients.iter().flat_map(|&(index, _)| held.all_of(index as usize));
+    holders.find(|holder| holder.kind == HolderKind::Gradient && !holder.library).map(|holder| holder.variable.as_str())
 }
 
 impl Round<'_> {
