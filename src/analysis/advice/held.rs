@@ -10,6 +10,7 @@
 //! **Figures** are simulated with blocks that end when the function that allocates them returns, or when their backward pass ends.
 //! For a cycle, it is only known that they could have ended by the time of the walk.
 
+use super::kept_outputs::behind_its_readers;
 use super::model_calls::{ModelCall, ModelCalls};
 use super::rules::Evidence;
 use super::{Finding, Fix, RuleKind};
@@ -157,14 +158,14 @@ fn exception(holder: &HeldBy) -> Option<&str> {
 }
 
 /// The call of a model that makes what is born at an instant.
-fn of_instant(calls: &ModelCalls, born: Instant) -> Option<&ModelCall> {
+pub(super) fn of_instant(calls: &ModelCalls, born: Instant) -> Option<&ModelCall> {
     let place = calls.all.partition_point(|call| call.start < born).checked_sub(1)?;
     calls.all.get(place).filter(|call| born <= call.until)
 }
 
 /// Whether the line that makes a block makes others of its size again and again, each of which lives until the next one exists.
 /// A cache is made once, or grows.
-fn is_set_anew(device: &Device<'_>, block: &Block<'_>) -> bool {
+pub(super) fn is_set_anew(device: &Device<'_>, block: &Block<'_>) -> bool {
     let stack = device.track.stack_of(block.index as usize);
     let same =
         device.allocations_by(|other| other == stack).filter(|(_, made, _)| made.requested == block.made.requested);
@@ -320,9 +321,9 @@ impl Known<'_, '_, '_> {
             Mistake::Exception => *self.failed.get(exception(block.holders.first()?)?)?,
             Mistake::Output if bound => calls.all.iter().find(|call| call.start >= block.made.born)?.start,
             _ => {
-                let backward = call.and_then(|call| call.backward.as_ref()).filter(|_| self.is_saved);
+                let trained = call.filter(|call| call.backward.is_some() && self.is_saved);
                 let returned = || returned(device, block.index, &block.made, bound);
-                backward.map_or_else(returned, |backward| backward.end)
+                trained.map_or_else(returned, |call| behind_its_readers(device, call, &block.made))
             }
         };
         (end < block.made.freed).then_some(end)
@@ -350,7 +351,7 @@ fn is_repeated(device: &Device<'_>, calls: &ModelCalls, blocks: &[&Block<'_>]) -
 }
 
 /// Blocks of the same lines and sizes that no walk has seen, and that outlive their calls as well.
-fn alike<'h>(device: &Device<'_>, calls: &ModelCalls, seen: &[&Block<'h>]) -> Vec<Block<'h>> {
+pub(super) fn alike<'h>(device: &Device<'_>, calls: &ModelCalls, seen: &[&Block<'h>]) -> Vec<Block<'h>> {
     let of = |block: &Block<'_>| (device.track.stack_of(block.index as usize), block.made.requested);
     let kinds: HashSet<(StackId, u64)> = seen.iter().map(|block| of(block)).collect();
     let known: HashSet<u32> = seen.iter().map(|block| block.index).collect();
@@ -364,7 +365,7 @@ fn alike<'h>(device: &Device<'_>, calls: &ModelCalls, seen: &[&Block<'h>]) -> Ve
 }
 
 /// Instants at which the blocks of a cache would end that no later call reads.
-fn freed_at_once(device: &Device<'_>, calls: &ModelCalls, blocks: &[&Block<'_>]) -> Vec<(u32, Instant)> {
+pub(super) fn freed_at_once(device: &Device<'_>, calls: &ModelCalls, blocks: &[&Block<'_>]) -> Vec<(u32, Instant)> {
     let stacks: HashSet<StackId> = blocks.iter().map(|block| device.track.stack_of(block.index as usize)).collect();
     let all = device.allocations_by(|stack| stacks.contains(&stack));
     let of_call = all.filter(|(_, made, _)| of_instant(calls, made.born).is_some());
@@ -375,7 +376,7 @@ fn freed_at_once(device: &Device<'_>, calls: &ModelCalls, blocks: &[&Block<'_>])
 /// The first instant after a block's allocation at which the module that allocated it is no longer running in this call (the program's
 /// own, if this is a bound), or the function of the program: an entry with another way into it. Unless this is a bound, a module that goes back to an earlier line
 /// counts as called again: a loop calls its layers by the same way.
-fn returned(device: &Device<'_>, index: u32, made: &Allocation, bound: bool) -> Instant {
+pub(super) fn returned(device: &Device<'_>, index: u32, made: &Allocation, bound: bool) -> Instant {
     let (track, sites) = (device.track, device.sites());
     let (stacks, strings) = (&track.snapshot.stacks, &track.snapshot.strings);
     let frames = |stack: StackId| -> Vec<FrameId> { stacks.frame_ids(stack).iter().rev().copied().collect() };
@@ -408,7 +409,7 @@ fn returned(device: &Device<'_>, index: u32, made: &Allocation, bound: bool) -> 
 }
 
 /// The most bytes of some blocks that are live at once.
-fn most_at_once<'b>(all: impl Iterator<Item = &'b Allocation>) -> Bytes {
+pub(super) fn most_at_once<'b>(all: impl Iterator<Item = &'b Allocation>) -> Bytes {
     let mut changes: Vec<(Instant, bool, u64)> =
         all.flat_map(|made| [(made.born, true, made.size), (made.freed, false, made.size)]).collect();
     changes.sort_unstable();

@@ -151,7 +151,7 @@ fn first_gradients<'d>(device: &'d Device<'_>, backward: Instant, least: u64) ->
 }
 
 /// An instant by which backward has passed all uses of a block: it frees memory that was kept before the block was allocated.
-fn behind_its_readers(device: &Device<'_>, call: &ModelCall, made: &Allocation) -> Instant {
+pub(super) fn behind_its_readers(device: &Device<'_>, call: &ModelCall, made: &Allocation) -> Instant {
     let Some(backward) = &call.backward else { return made.freed };
     let before: Vec<(u32, Allocation)> = born_in(device, call.start, made.born.saturating_sub(1)).collect();
     let mut freed = before.iter().rev().map(|(_, earlier)| earlier.freed);

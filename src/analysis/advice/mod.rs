@@ -7,6 +7,7 @@
 mod activations_in_place;
 mod attention_matrix;
 mod cast_copies;
+mod collected;
 mod dataloader_prefetch;
 mod detached;
 mod duplicate_model;
@@ -34,6 +35,7 @@ mod master_copies;
 mod model_calls;
 mod model_functions;
 mod release_cache;
+mod replaced;
 mod rescue;
 mod retained;
 mod rules;

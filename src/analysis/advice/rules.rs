@@ -8,7 +8,7 @@ use super::{
     Finding, activations_in_place, attention_matrix, cast_copies, dataloader_prefetch, detached, duplicate_model,
     expressions, flat_gradients, foreach_temporaries, fp32_logits, frozen, frozen_model, grads_kept, grads_zeroed,
     graph_pools, held, inference_cache, kept_outputs, kept_over_steps, kv_cache_growth, last_logits, master_copies,
-    release_cache, second_optimizer, several_graphs, side_stream, temporaries, varying_lengths, whole_copies,
+    release_cache, replaced, second_optimizer, several_graphs, side_stream, temporaries, varying_lengths, whole_copies,
     without_backward, zero_grad_late,
 };
 use crate::facts::device::Device;
@@ -126,7 +126,7 @@ rules! {
     RetainedGraph "retained_graph" "Tensors are kept from step to step together with their autograd graph."
         { piles_up: true } [Calls kept_over_steps] ["retained.rs"],
     AccumulatingMetrics "accumulating_metrics" "Results of all batches are collected on the device."
-        { piles_up: true, copies_results: true, must_lower_allocated: true } [] ["kept_over_steps.rs"],
+        { piles_up: true, copies_results: true, must_lower_allocated: true } [] ["collected.rs"],
     EvalWithoutNoGrad "eval_without_no_grad" "Evaluation with gradients enabled."
         {} [Calls without_backward, Calls detached] ["without_backward.rs", "detached.rs"],
     GradsKept "grads_kept" "Gradients stay live through an evaluation."
@@ -134,7 +134,7 @@ rules! {
     ZeroGradLate "zero_grad_late" "Gradients of the previous step stay live through the forward pass."
         {} [Calls grads_zeroed, Categories zero_grad_late] ["zero_grad_late.rs", "grads_zeroed.rs"],
     Held "held" "A variable, attribute or exception holds memory that the program has finished with."
-        {} [Calls held, Nothing second_optimizer] ["held.rs", "second_optimizer.rs"],
+        {} [Calls held, Calls replaced, Categories second_optimizer] ["held.rs", "replaced.rs", "second_optimizer.rs"],
     SeveralGraphs "several_graphs" "Several forward passes before one backward pass keep all of their graphs."
         {} [Calls several_graphs] ["several_graphs.rs"],
     GraphPools "graph_pools" "CUDA graphs with a memory pool each, none of which another graph can use."

@@ -11,6 +11,7 @@
 use super::graphs::Graphs;
 use super::kept_over_steps::{inputs, is_of_forward, sizes_of_inputs};
 use super::model_calls::{ModelCall, ModelCalls, born_in};
+use super::replaced;
 use super::rules::Evidence;
 use super::variables::frame_of_function;
 use super::{Finding, Fix, RuleKind};
@@ -74,6 +75,12 @@ fn wasted<'c>(device: &Device<'_>, all: &ModelCalls, of_line: &[&'c ModelCall]) 
     let first = *calls.first()?;
     let kept = |call: &ModelCall| kept(device, call);
     let bytes = |blocks: &[(u32, Allocation)]| blocks.iter().map(|(_, made)| made.size).fold(0, u64::saturating_add);
+    // An object or a container that the program owns keeps results under `no_grad` as well.
+    let mut stored = kept(first);
+    stored.retain(|&(index, made)| replaced::is_stored(device, all, index, made));
+    if bytes(&stored) > bytes(&kept(first)) / 2 {
+        return None;
+    }
     let outlives = |calls: &&[&ModelCall]| {
         bytes(&kept(calls[0])) / 2 < {
             let later = kept(calls[0]).into_iter().filter(|(_, made)| made.freed > calls[2].end);
@@ -112,8 +119,10 @@ fn finding(device: &Device<'_>, all: &ModelCalls, of_line: &[&ModelCall]) -> Opt
             .spans
             .iter()
             .any(|span| span.phase == Phase::Backward && (first.end..first.until).contains(&span.start));
-        let stored = if is_beside_training { None } else { stored_at(device, first, &calls) };
-        let line = stored.unwrap_or_else(|| own_line(device, all, first));
+        let own = own_line(device, all, first);
+        let is_shared = own != first.line;
+        let stored = if is_beside_training || is_shared { None } else { stored_at(device, first, &calls) };
+        let line = stored.unwrap_or(own);
         return Some(graphs.finding(Some(line), evidence, Some(&lives)));
     }
     Some(Finding {

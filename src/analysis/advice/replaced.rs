@@ -1,0 +1,214 @@
+//! The program frees memory where it assigns a new value: until then, an attribute of a module or a variable keeps what the previous
+//! call made.
+//!
+//! **Sign:** the stack of the free. `Module.__setattr__` frees what an attribute held since an earlier call of the model; a line that runs
+//! within a call frees what an earlier one has made, whose functions have returned; or the line that
+//! calls the model frees the keys and values of the previous call, none of which a later call has extended.
+//!
+//! **Fix:** do not store it, or pass `use_cache=False`; the line is the one that frees.
+//!
+//! **Figures** are simulated with blocks that end when the module that makes them returns, or with their backward pass.
+
+use super::held::{Block, alike, freed_at_once, is_set_anew, most_at_once, of_instant, returned};
+use super::kept_outputs::behind_its_readers;
+use super::model_calls::{ModelCall, ModelCalls, born_in};
+use super::rules::Evidence;
+use super::variables::frame_of_function;
+use super::without_backward::is_cached;
+use super::{Finding, Fix, RuleKind};
+use crate::facts::device::Device;
+use crate::facts::training::{Category, Role};
+use crate::model::bytes::Bytes;
+use crate::model::{FrameId, StackId};
+use crate::replay::{Allocation, History, Instant, Metric, NEVER};
+use crate::simulation::changes::Lifetimes;
+use indexmap::IndexMap;
+
+/// Blocks that a line frees are reported if they hold 1/N of the peak at once.
+const NOTABLE_PART: u64 = 50;
+/// Smaller blocks than 1/N of the peak are not looked at.
+const PART_OF_BLOCK: u64 = 2000;
+
+/// How many of the last allocations before a line replaces a block may be what its function made from it.
+const LOOKED_AT: usize = 16;
+
+/// What keeps blocks until a line frees them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Keeper {
+    Attribute,
+    /// An attribute of another object, or an element of a container: the functions of an earlier call have returned.
+    Stored,
+    Cache,
+}
+
+/// One finding for each line that frees.
+pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
+    let (device, calls) = (evidence.device, evidence.calls());
+    // Walks over references say more.
+    if !device.phases().frees_tell || device.held().is_some() {
+        return Vec::new();
+    }
+    let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0) as u64;
+    let large = (0..).zip(device.history().allocations.iter().copied());
+    let large = large.filter(|(_, made)| made.size >= peak / PART_OF_BLOCK && made.freed != NEVER);
+    let mut groups: IndexMap<(Keeper, FrameId), Vec<Block<'_>>> = IndexMap::new();
+    for (index, made) in large {
+        let block = Block { index, made, holders: Vec::new() };
+        if let Some(group) = keeper(device, calls, &block) {
+            groups.entry(group).or_default().push(block);
+        }
+    }
+    let found = groups.into_iter().filter_map(|((keeper, line), seen)| {
+        let seen: Vec<&Block<'_>> = seen.iter().collect();
+        let mut samples = [0, seen.len() / 2, seen.len() - 1].into_iter();
+        let is_wanted = |block: &Block<'_>| is_set_anew(device, block) && !is_read(device, line, &block.made);
+        if keeper != Keeper::Cache && !samples.all(|place| is_wanted(seen[place])) {
+            return None;
+        }
+        let others = alike(device, calls, &seen);
+        let blocks: Vec<&Block<'_>> = seen.iter().copied().chain(&others).collect();
+        let most = most_at_once(blocks.iter().map(|block| &block.made));
+        (most.0 >= peak / NOTABLE_PART).then(|| finding(device, calls, keeper, line, &blocks, most)).flatten()
+    });
+    found.collect()
+}
+
+/// Whether an object or a container has kept what a call made until a later call has replaced it.
+pub(super) fn is_stored(device: &Device<'_>, calls: &ModelCalls, index: u32, made: Allocation) -> bool {
+    let block = Block { index, made, holders: Vec::new() };
+    made.freed != NEVER && keeper(device, calls, &block).is_some_and(|(keeper, _)| keeper != Keeper::Cache)
+}
+
+/// What has kept a block until a later call, and the line that replaced it.
+fn keeper(device: &Device<'_>, calls: &ModelCalls, block: &Block<'_>) -> Option<(Keeper, FrameId)> {
+    let (index, made) = (block.index as usize, &block.made);
+    let call = of_instant(calls, made.born).filter(|call| made.born <= call.end && call.until < made.freed)?;
+    let of_model = [Category::Parameter, Category::Gradient, Category::OptimizerState, Category::ModelState];
+    if of_model.contains(&device.categories().get(index).category) {
+        return None;
+    }
+    let stack = device.track.stack(History::entry_before(made.freed)?);
+    let line = device.sites().site_frame(stack).filter(|&line| device.sites().is_own(line))?;
+    let by = freed_by(device, stack)?;
+    if is_assignment(device, by) {
+        return Some((Keeper::Attribute, line));
+    }
+    if by == line && is_within_call(device, calls, made.freed, stack) {
+        return Some((Keeper::Stored, line));
+    }
+    let is_of_call = device.roles().role(stack) == Role::Plain && line == call.line;
+    (is_of_call && call.backward.is_none() && is_cached(device, device.track.stack_of(index)))
+        .then_some((Keeper::Cache, line))
+}
+
+/// Whether the function that replaces a block has read it, as a memory of earlier tokens: before that line, it made a block that
+/// may be the old one and a new one together.
+fn is_read(device: &Device<'_>, line: FrameId, old: &Allocation) -> bool {
+    let Some(entry) = History::entry_before(old.freed) else { return false };
+    let stack = device.track.stack(entry);
+    let is_of_function = |index: u32| {
+        let other = device.track.stack_of(index as usize);
+        let frame = frame_of_function(device, other, line);
+        frame.is_some() && frame != Some(line) && outside(device, other, frame) == outside(device, stack, Some(line))
+    };
+    let both = old.requested + 1..=old.requested.saturating_mul(2);
+    let before = born_in(device, old.born, old.freed).collect::<Vec<_>>().into_iter().rev();
+    before.take(LOOKED_AT).any(|(index, made)| both.contains(&made.requested) && is_of_function(index))
+}
+
+/// The frames that have led to a frame of a stack.
+fn outside<'d>(device: &'d Device<'_>, stack: StackId, frame: Option<FrameId>) -> &'d [FrameId] {
+    let frames = device.snapshot().stacks.frame_ids(stack);
+    let depth = frames.iter().position(|&it| Some(it) == frame);
+    depth.map_or(&[], |depth| &frames[depth + 1..])
+}
+
+/// Whether a function that a call of a model runs at this instant frees, not the line that calls it.
+fn is_within_call(device: &Device<'_>, calls: &ModelCalls, freed: Instant, stack: StackId) -> bool {
+    let later = calls.all.partition_point(|call| call.start < freed).checked_sub(1);
+    let call = later.map(|place| &calls.all[place]).filter(|call| freed <= call.end);
+    let frames = device.snapshot().stacks.frame_ids(stack);
+    call.is_some_and(|call| frames.iter().position(|&frame| frame == call.line).is_some_and(|depth| depth > 0))
+}
+
+/// The innermost Python frame of a stack.
+fn freed_by(device: &Device<'_>, stack: StackId) -> Option<FrameId> {
+    let mut frames = device.snapshot().stacks.frame_ids(stack).iter().copied();
+    frames.find(|&frame| device.sites().kind(frame).is_python())
+}
+
+/// Whether a frame assigns to an attribute of a module.
+fn is_assignment(device: &Device<'_>, frame: FrameId) -> bool {
+    let snapshot = device.snapshot();
+    snapshot.stacks.frame(frame).is_some_and(|frame| {
+        snapshot.strings.get(frame.name) == "__setattr__"
+            && snapshot.strings.get(frame.filename).ends_with("torch/nn/modules/module.py")
+    })
+}
+
+/// Whether each call that runs while the keys and values of another one are live makes its own, none of them larger than those.
+fn is_never_read(device: &Device<'_>, calls: &ModelCalls, blocks: &[&Block<'_>]) -> bool {
+    let makes = |call: &ModelCall| {
+        born_in(device, call.start, call.end)
+            .filter(|&(index, _)| is_cached(device, device.track.stack_of(index as usize)))
+            .count()
+    };
+    let is_extended = |block: &&Block<'_>| {
+        let freed = History::entry_before(block.made.freed).map_or(StackId::EMPTY, |entry| device.track.stack(entry));
+        is_cached(device, freed)
+    };
+    let mut during = calls
+        .all
+        .iter()
+        .filter(|call| blocks.iter().any(|block| block.made.born < call.start && call.end < block.made.freed));
+    let Some(first) = blocks.first().and_then(|block| of_instant(calls, block.made.born)) else { return false };
+    let all = makes(first);
+    !blocks.iter().any(is_extended) && during.all(|call| makes(call) == all)
+}
+
+fn finding(
+    device: &Device<'_>,
+    calls: &ModelCalls,
+    keeper: Keeper,
+    line: FrameId,
+    blocks: &[&Block<'_>],
+    most: Bytes<u64>,
+) -> Option<Finding> {
+    let (evidence, fix) = match keeper {
+        Keeper::Attribute | Keeper::Stored => {
+            // Backward may need what the attribute holds, or not.
+            let ended = |is_bound: bool| {
+                let end = |block: &&&Block<'_>| {
+                    let trained = of_instant(calls, block.made.born).filter(|call| is_bound && call.backward.is_some());
+                    let returned = || returned(device, block.index, &block.made, is_bound);
+                    let end = trained.map_or_else(returned, |call| behind_its_readers(device, call, &block.made));
+                    (end < block.made.freed).then_some((block.index, end))
+                };
+                Lifetimes { freed: blocks.iter().filter_map(|block| end(&block)).collect(), ..Lifetimes::default() }
+            };
+            let holder =
+                if keeper == Keeper::Attribute { "an attribute of a module" } else { "an object or a container" };
+            let change = "do not keep the result of each call where this line stores it";
+            let code = ["# delete the assignment; or store what is needed with .detach().cpu()"];
+            let unknown = "it is not known when the program has finished with it";
+            (
+                format!("{holder} holds {most} that every call makes anew, until the next call replaces it"),
+                Fix::up_to(change, code, ended(true), ended(false), unknown),
+            )
+        }
+        Keeper::Cache => {
+            if !is_never_read(device, calls, blocks) {
+                return None;
+            }
+            let change = "pass use_cache=False where no further token is generated";
+            let lives = Lifetimes { freed: freed_at_once(device, calls, blocks), ..Lifetimes::default() };
+            (
+                format!(
+                    "{most} are keys and values of calls that no later call extends, kept until this line has run again"
+                ),
+                Fix::new(change, ["outputs = model(..., use_cache=False)"], lives),
+            )
+        }
+    };
+    Some(Finding { kind: RuleKind::Held, line: Some(line), evidence, cost: None, fixes: vec![fix] })
+}
