@@ -29,6 +29,8 @@ const NOTABLE_PART: u64 = 50;
 /// Smaller blocks than 1/N of the peak are not looked at.
 const PART_OF_BLOCK: u64 = 2000;
 
+/// Least number of outputs of a call that are not passed on to the next one.
+const LEAST_OUTPUTS: usize = 6;
 /// How many of the last allocations before a line replaces a block may be what its function made from it.
 const LOOKED_AT: usize = 16;
 
@@ -39,6 +41,8 @@ enum Keeper {
     /// An attribute of another object, or an element of a container: the functions of an earlier call have returned.
     Stored,
     Cache,
+    /// A variable holds an object with many outputs, such as the hidden states of all layers.
+    Outputs,
 }
 
 /// One finding for each line that frees.
@@ -61,6 +65,11 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     let found = groups.into_iter().filter_map(|((keeper, line), seen)| {
         let seen: Vec<&Block<'_>> = seen.iter().collect();
         let mut samples = [0, seen.len() / 2, seen.len() - 1].into_iter();
+        // A program may pass a few outputs on to the next call.
+        let outputs = || calls.all.iter().map(|call| made_in(&seen, call)).max().unwrap_or(0);
+        if keeper == Keeper::Outputs && outputs() < LEAST_OUTPUTS {
+            return None;
+        }
         let is_wanted = |block: &Block<'_>| is_set_anew(device, block) && !is_read(device, line, &block.made);
         if keeper != Keeper::Cache && !samples.all(|place| is_wanted(seen[place])) {
             return None;
@@ -73,10 +82,18 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     found.collect()
 }
 
+/// How many of these blocks a call makes.
+fn made_in(blocks: &[&Block<'_>], call: &ModelCall) -> usize {
+    blocks.iter().filter(|block| call.start < block.made.born && block.made.born <= call.end).count()
+}
+
 /// Whether an object or a container has kept what a call made until a later call has replaced it.
 pub(super) fn is_stored(device: &Device<'_>, calls: &ModelCalls, index: u32, made: Allocation) -> bool {
     let block = Block { index, made, holders: Vec::new() };
-    made.freed != NEVER && keeper(device, calls, &block).is_some_and(|(keeper, _)| keeper != Keeper::Cache)
+    made.freed != NEVER && {
+        let keeper = keeper(device, calls, &block).map(|(keeper, _)| keeper);
+        matches!(keeper, Some(Keeper::Attribute | Keeper::Stored))
+    }
 }
 
 /// What has kept a block until a later call, and the line that replaced it.
@@ -96,9 +113,9 @@ fn keeper(device: &Device<'_>, calls: &ModelCalls, block: &Block<'_>) -> Option<
     if by == line && is_within_call(device, calls, made.freed, stack) {
         return Some((Keeper::Stored, line));
     }
-    let is_of_call = device.roles().role(stack) == Role::Plain && line == call.line;
-    (is_of_call && call.backward.is_none() && is_cached(device, device.track.stack_of(index)))
-        .then_some((Keeper::Cache, line))
+    let is_of_call = device.roles().role(stack) == Role::Plain && line == call.line && call.backward.is_none();
+    let is_cached = is_cached(device, device.track.stack_of(index));
+    is_of_call.then_some((if is_cached { Keeper::Cache } else { Keeper::Outputs }, line))
 }
 
 /// Whether the function that replaces a block has read it, as a memory of earlier tokens: before that line, it made a block that
@@ -174,18 +191,35 @@ fn finding(
     blocks: &[&Block<'_>],
     most: Bytes<u64>,
 ) -> Option<Finding> {
+    let ends = |end: &dyn Fn(&Block<'_>) -> Option<Instant>| Lifetimes {
+        freed: blocks
+            .iter()
+            .filter_map(|block| Some((block.index, end(block).filter(|&end| end < block.made.freed)?)))
+            .collect(),
+        ..Lifetimes::default()
+    };
     let (evidence, fix) = match keeper {
+        Keeper::Outputs => {
+            let next = |block: &Block<'_>| of_instant(calls, block.made.born).map(|call| call.until);
+            let at_once = |block: &Block<'_>| Some(returned(device, block.index, &block.made, false));
+            let change = "delete the output before the next call of the model, or do not return what is not read";
+            let code = ["del outputs  # at the end of each iteration; or output_hidden_states=False"];
+            let unknown = "it is not known which outputs the program reads";
+            (
+                format!(
+                    "{most} of the last call's outputs stay alive while the next call runs, until this line has run again"
+                ),
+                Fix::up_to(change, code, ends(&next), ends(&at_once), unknown),
+            )
+        }
         Keeper::Attribute | Keeper::Stored => {
             // Backward may need what the attribute holds, or not.
-            let ended = |is_bound: bool| {
-                let end = |block: &&&Block<'_>| {
-                    let trained = of_instant(calls, block.made.born).filter(|call| is_bound && call.backward.is_some());
-                    let returned = || returned(device, block.index, &block.made, is_bound);
-                    let end = trained.map_or_else(returned, |call| behind_its_readers(device, call, &block.made));
-                    (end < block.made.freed).then_some((block.index, end))
-                };
-                Lifetimes { freed: blocks.iter().filter_map(|block| end(&block)).collect(), ..Lifetimes::default() }
+            let at_latest = |block: &Block<'_>| {
+                let trained = of_instant(calls, block.made.born).filter(|call| call.backward.is_some());
+                let returned = || returned(device, block.index, &block.made, true);
+                Some(trained.map_or_else(returned, |call| behind_its_readers(device, call, &block.made)))
             };
+            let at_once = |block: &Block<'_>| Some(returned(device, block.index, &block.made, false));
             let holder =
                 if keeper == Keeper::Attribute { "an attribute of a module" } else { "an object or a container" };
             let change = "do not keep the result of each call where this line stores it";
@@ -193,7 +227,7 @@ fn finding(
             let unknown = "it is not known when the program has finished with it";
             (
                 format!("{holder} holds {most} that every call makes anew, until the next call replaces it"),
-                Fix::up_to(change, code, ended(true), ended(false), unknown),
+                Fix::up_to(change, code, ends(&at_latest), ends(&at_once), unknown),
             )
         }
         Keeper::Cache => {

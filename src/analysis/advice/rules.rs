@@ -7,9 +7,9 @@ use super::model_calls::ModelCalls;
 use super::{
     Finding, activations_in_place, attention_matrix, cast_copies, dataloader_prefetch, detached, duplicate_model,
     expressions, flat_gradients, foreach_temporaries, fp32_logits, frozen, frozen_model, grads_kept, grads_zeroed,
-    graph_pools, held, inference_cache, kept_outputs, kept_over_steps, kv_cache_growth, last_logits, master_copies,
-    release_cache, replaced, second_optimizer, several_graphs, side_stream, temporaries, varying_lengths, whole_copies,
-    without_backward, zero_grad_late,
+    graph_pools, growing, held, inference_cache, kept_outputs, kept_over_steps, kv_cache_growth, last_logits,
+    master_copies, master_gradients, release_cache, replaced, second_optimizer, several_graphs, side_stream,
+    temporaries, varying_lengths, whole_copies, without_backward, zero_grad_late,
 };
 use crate::facts::device::Device;
 use crate::model::HOST_DEVICE;
@@ -132,9 +132,10 @@ rules! {
     GradsKept "grads_kept" "Gradients stay live through an evaluation."
         {} [Calls grads_kept] ["grads_kept.rs"],
     ZeroGradLate "zero_grad_late" "Gradients of the previous step stay live through the forward pass."
-        {} [Calls grads_zeroed, Categories zero_grad_late] ["zero_grad_late.rs", "grads_zeroed.rs"],
+        {} [Calls grads_zeroed, Categories zero_grad_late, Categories master_gradients]
+        ["zero_grad_late.rs", "grads_zeroed.rs", "master_gradients.rs"],
     Held "held" "A variable, attribute or exception holds memory that the program has finished with."
-        {} [Calls held, Calls replaced, Categories second_optimizer] ["held.rs", "replaced.rs", "second_optimizer.rs"],
+        {} [Calls held, Calls growing, Calls replaced, Categories second_optimizer] ["held.rs", "growing.rs", "replaced.rs", "second_optimizer.rs"],
     SeveralGraphs "several_graphs" "Several forward passes before one backward pass keep all of their graphs."
         {} [Calls several_graphs] ["several_graphs.rs"],
     GraphPools "graph_pools" "CUDA graphs with a memory pool each, none of which another graph can use."
