@@ -53,9 +53,10 @@ fn file(source: Source<'_>) -> String {
         Compression::None => Bytes(file.bytes).to_string(),
         compression => format!("{} {}, {} unpacked", Bytes(recording.bytes), compression.name(), Bytes(file.bytes)),
     };
-    let protocol = match file.format {
-        Format::CudaSnapshot => format!(", pickle protocol {}", file.protocol),
-        _ => String::new(),
+    let protocol = match file.protocol {
+        Some(protocol) => format!(", pickle protocol {protocol}"),
+        None if file.format.has_segments() => ", JSON".to_owned(),
+        None => String::new(),
     };
     let rank = match file.rank {
         Some((rank, Some(world_size))) => format!(", rank {rank} of {world_size}"),

@@ -24,7 +24,7 @@ keys! { schema
         /// gzip, zstd, zip or plain.
         pub compression: &'static str = recording.compression.name(),
         /// Pickle protocol; null for JSON.
-        pub pickle_protocol: Option<u8> = notes.format.has_segments().then_some(notes.protocol),
+        pub pickle_protocol: Option<u8> = notes.protocol,
         /// Rank of the process, if a profiler trace names it.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub rank: Option<u64> = notes.rank.map(|(rank, _)| rank),
