@@ -117,16 +117,12 @@ const STOP: u8 = b'.';
 /// Converts the next token, in an object together with its key, and appends the instructions to `out`.
 fn token(cursor: &mut Cursor<'_>, parent: Option<(Container, bool)>, out: &mut Vec<u8>) -> Parsed<Step> {
     match parent {
-        None => {}
-        Some((Container::Array, empty)) => {
-            if !cursor.element(empty, b']')? {
-                return Ok(Step::Closes);
-            }
-        }
         Some((Container::Object, empty)) => match cursor.key(empty)? {
             None => return Ok(Step::Closes),
             Some(key) => string(cursor.at(), &key, out)?,
         },
+        Some((Container::Array, empty)) if !cursor.element(empty, b']')? => return Ok(Step::Closes),
+        Some((Container::Array, _)) | None => {}
     }
     match cursor.peek()? {
         b'{' => {

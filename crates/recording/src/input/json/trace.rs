@@ -72,7 +72,7 @@ pub struct TraceReader {
     has_memory_flag: bool,
     /// Whether the file has the list that an execution trace has instead of events.
     has_nodes: bool,
-    /// Whether processes have the names that XProf gives them.
+    /// Whether processes have the names that `XProf` gives them.
     is_of_xprof: bool,
 }
 
