@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::facts::device::Devices;
 use crate::input::{self, Compression, Contents, ReadOptions, Unpacked};
 use crate::model::{DeviceFile, DeviceId, Snapshot};
-use crate::replay::{HeadStart, History, profile, require_plausible};
+use crate::replay::{HeadStart, History, InferredRule, profile, require_plausible};
 use crate::simulation::plans::{PlanOptions, PlanReport};
 use std::io::Read;
 use std::path::Path;
@@ -73,7 +73,9 @@ impl Recording {
             Contents::Live(live) => profile::convert_live(live),
         };
         require_plausible(&snapshot, &histories)?;
-        let snapshot = Snapshot { view: options.view.clone(), ..snapshot };
+        let mut snapshot = Snapshot { view: options.view.clone(), ..snapshot };
+        let is_ascend = |history: &History| history.completeness.inferred_rule == Some(InferredRule::Ascend);
+        snapshot.settings.pads_requests = histories.iter().any(is_ascend);
         Ok(Self { snapshot, histories, compression: input.compression, bytes: input.bytes, device_file: None })
     }
 
@@ -213,9 +215,11 @@ impl Recording {
     }
 
     /// Whether the file was read to its end, and every history is complete: see
-    /// [`crate::replay::Completeness::is_complete`].
+    /// [`crate::replay::Completeness::is_complete`]. A snapshot without any does not show whether recording was on.
     pub fn is_complete(&self) -> bool {
+        let is_recorded = !self.histories.is_empty() || !self.snapshot.notes.format.has_segments();
         self.snapshot.notes.truncated_at.is_none()
+            && is_recorded
             && self.histories.iter().all(|history| history.completeness.is_complete())
     }
 }

@@ -37,6 +37,8 @@ pub enum Doubt {
     CutOff,
     /// The trace has no running totals.
     NoTotals,
+    /// CPU memory is counted only while a profiler is on.
+    WhileProfiling,
     /// The file shows memory only at some instants.
     Sampled,
     /// PyTorch 2.0 does not record frees of blocks from before the recording.
@@ -141,6 +143,7 @@ pub fn of_device(track: Track<'_>) -> Option<(Doubt, Leaves)> {
         Completeness { ring_full: true, .. } => lower(Doubt::RingFull),
         Completeness { truncated: true, .. } => lower(Doubt::CutOff),
         Completeness { no_totals: true, .. } => lower(Doubt::NoTotals),
+        Completeness { while_profiling: true, .. } => lower(Doubt::WhileProfiling),
         Completeness { freed_left_out: true, .. } => lower(Doubt::FreedLeftOut),
         _ => match beginning(track) {
             Some(doubt) => lower(doubt),
@@ -315,6 +318,9 @@ fn of_allocated(history: &History) -> Option<(Doubt, Leaves)> {
         overflowed: _,
         ring_full: _,
         no_totals: _,
+        while_profiling: _,
+        // Only requested bytes depend on it.
+        rounded_requests: _,
         freed_left_out: _,
         counters_differ: _,
         // The replay takes each free as completed; only active and requested bytes depend on that.

@@ -29,7 +29,7 @@ pub(crate) fn candidates(recorded: &AllocatorSettings, is_known_device: bool) ->
     let last = is_known_device.then_some(ON_A_KNOWN_DEVICE);
     let all = WORTH_TRYING.iter().copied().chain(last);
     all.filter(|text| *text != recorded.alloc_conf.trim())
-        .filter_map(|text| parse(text, Rest::AfterLast).ok())
+        .filter_map(|text| Some(parse(text, Rest::AfterLast).ok()?.on_device_of(recorded)))
         .collect()
 }
 

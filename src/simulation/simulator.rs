@@ -60,6 +60,7 @@ pub(crate) const NOT_REPRODUCED: &str = "the simulation does not reproduce the r
 pub(crate) const UNPLACED: &str = "the driver's placement of segments is unknown";
 
 /// Why the final state and the last entry alone are not simulated.
+const IDLE: &str = "nothing was allocated or freed while recording, as far as entries were kept";
 const SINGLE: &str = "only one entry was kept, so the peak of the program is unknown";
 
 /// Why a recording is not simulated whose entries cannot have been served from its segments.
@@ -101,6 +102,8 @@ pub(crate) fn refusal(device: &Device<'_>) -> Option<&'static str> {
         Some("no history was recorded")
     } else if history.completeness.truncated {
         Some("the file ends inside the history")
+    } else if device.track.has_only_markers() {
+        Some(IDLE)
     } else if history.entries() == 1 && history.completeness.has_baseline {
         Some(SINGLE)
     } else if maximum(Metric::Active) > maximum(Metric::Reserved) {

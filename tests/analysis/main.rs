@@ -13,6 +13,7 @@ mod exit;
 mod fragmentation;
 mod layers;
 mod leaks;
+mod mistaken;
 mod oom;
 mod scene;
 mod strangers;

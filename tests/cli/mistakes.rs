@@ -12,7 +12,7 @@ fn files() -> Vec<(&'static str, Vec<u8>, [&'static str; 2])> {
     let dump = "torch.cuda.memory._dump_snapshot";
     let archive = || {
         let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
-        for name in ["model/data.pkl", "model/version"] {
+        for name in ["model/data.pkl", "model/data/0", "model/version"] {
             archive.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
             archive.write_all(b"3").unwrap();
         }

@@ -26,7 +26,7 @@ const COMMANDS: [&[&str]; 10] = [
     &["check", "--max-peak", "1KiB"],
 ];
 /// A first screen says one of these, unless it leads to a command that explains more than the peak.
-const ENDS: [&str; 7] = [
+const ENDS: [&str; 8] = [
     "What to change",
     "What to do",
     "record again with",
@@ -34,6 +34,7 @@ const ENDS: [&str; 7] = [
     "To see which code",
     "what most of the memory is for",
     "No known mistake",
+    "Nothing to change",
 ];
 
 /// These show the recording and recommend nothing that the first screen does not.

@@ -3,6 +3,7 @@
 
 mod bounds;
 mod containers;
+mod forms;
 mod hostile;
 mod keys;
 mod metadata;

@@ -22,7 +22,7 @@ proptest! {
         let length = bytes.len() as u64;
         let (input, head_start) = read_observed(Cursor::new(bytes), &ReadOptions::default(), HeadStart::default())?;
         let notes = &input.snapshot.notes;
-        prop_assert_eq!((input.bytes, notes.bytes, notes.protocol), (length, length, style.protocol));
+        prop_assert_eq!((input.bytes, notes.bytes, notes.protocol), (length, length, Some(style.protocol)));
         prop_assert!(notes.unknown_keys.is_empty() && notes.unknown_actions.is_empty(), "{:?}", notes);
         same_facts(&input.snapshot, &file)?;
 

@@ -4,7 +4,8 @@
 use crate::support::open;
 use memviz::Recording;
 use memviz::analysis::check::{Budgets, CheckOptions, CheckVerdict};
-use memviz::replay::{Bound, InferredRule, Metric};
+use memviz::analysis::simulate::SimulateOptions;
+use memviz::replay::{Bound, InferredRule, Metric, Track};
 
 fn report(name: &str) -> Recording {
     open(&format!("fixtures/reports/{name}"))
@@ -62,5 +63,46 @@ fn a_trace_without_the_memory_of_its_gpu_cannot_meet_a_budget() {
     let trace = report("nopool.json");
     assert!(trace.snapshot.lacks_gpu_memory());
     assert_eq!(verdict(&trace, 1 << 30, Vec::new()), CheckVerdict::Unknown);
-    assert_eq!(verdict(&trace, 1 << 30, vec![-2]), CheckVerdict::Passed);
+    assert_eq!(verdict(&trace, 1 << 30, vec![-2]), CheckVerdict::Unknown, "CPU memory is a lower bound");
+    assert_eq!(verdict(&trace, 4, vec![-2]), CheckVerdict::Failed);
+}
+
+/// PyTorch counts CPU memory from the first profiler of a process on, and misses frees between two profilers: the 100 MiB in the
+/// totals of the second trace were freed before it began.
+#[test]
+fn cpu_totals_of_a_profiler_are_lower_bounds() {
+    for (name, allocated) in
+        [("cpu_first_profile.json", 100 << 20), ("cpu_second_profile.json", 1 << 20), ("sched1.json.gz", 33_554_440)]
+    {
+        let trace = report(name);
+        let history = &trace.histories[0];
+        assert_eq!((history.start.allocated, history.anomalies.total()), (0, 0), "{name}");
+        assert_eq!(history.maxima[Metric::Allocated as usize].bytes, allocated, "{name}");
+        assert_eq!(history.completeness.bound(Metric::Allocated), Some(Bound::Lower), "{name}");
+        assert!(!trace.is_complete(), "{name}");
+    }
+}
+
+/// Recording was on when an earlier snapshot was taken, and no entry followed.
+#[test]
+fn a_marker_of_a_snapshot_is_no_allocation() {
+    let recording = report("only_snapshot_marker.pickle");
+    assert!(Track::new(&recording.snapshot, &recording.histories[0]).has_only_markers());
+    assert_eq!(verdict(&recording, 1 << 30, Vec::new()), CheckVerdict::Unknown);
+}
+
+/// The recorded device decides about sizes in simulations, too.
+#[test]
+fn a_simulation_rounds_as_the_recorded_device() {
+    let report = report("ascend_tiny.pickle").simulate(&SimulateOptions::default()).unwrap();
+    let difference = report.devices[0].difference.as_ref().expect("a simulation");
+    assert!(difference.is_none(), "{difference:?}");
+}
+
+/// `record_pinned_host_memory` writes the sizes of blocks, which are powers of two.
+#[test]
+fn requested_bytes_of_pinned_memory_are_upper_bounds() {
+    let recording = open(&crate::support::fixture("pinned_t215"));
+    let bounds = recording.histories.iter().map(|history| history.completeness.bound(Metric::Requested));
+    assert_eq!(bounds.collect::<Vec<_>>(), [Some(Bound::Upper), None]);
 }

@@ -141,10 +141,10 @@ fn an_empty_recording_is_not_an_error() {
         let path = fixture(name);
         let text = support::memviz(&["peak", &path]);
         text.expect(0);
-        assert_eq!(text.stdout, format!("{path}: no GPU memory was allocated while recording\n"));
+        assert_eq!(text.stdout, format!("{path}: no GPU memory was allocated while recording, or recording was off\n"));
         let json = support::memviz(&["peak", "--format", "json", &path]).json();
         assert_eq!(json["devices"], Value::Array(Vec::new()), "{path}");
-        assert_eq!(json["input"]["complete_history"], true, "{path}");
+        assert_eq!(json["input"]["complete_history"], false, "{path}: recording may have been off");
         support::memviz(&["info", &path]).expect(0);
     }
 }

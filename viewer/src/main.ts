@@ -36,7 +36,7 @@ async function open(sources: readonly Carried[], isSecond: boolean, opening: Ope
             const recording = await Recording.open(engine, source);
             read.push(recording);
             if (recording.figures.devices.length === 0)
-                throw new Error(`${source.name}: no GPU memory was allocated while recording`);
+                throw new Error(`${source.name}: no GPU memory was allocated while recording, or recording was off`);
         }
         const [first, ...rest] = read;
         const shown = isSecond ? [recordings[0], first] : sources.length === 2 ? read : [first];

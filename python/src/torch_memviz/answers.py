@@ -919,6 +919,19 @@ class DeviceComparison:
     """
 
 
+#: The kind of device, by the part of PyTorch that allocates its memory.
+DeviceKind = Literal[
+    # `torch.cuda` on NVIDIA GPUs.
+    "cuda",
+    # `torch.cuda` on AMD GPUs.
+    "rocm",
+    # `torch.xpu` on Intel GPUs.
+    "xpu",
+    # `torch_npu` on Huawei's Ascend NPUs.
+    "ascend",
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class DeviceMemory:
     """A whole device, in the sample in which the most memory was in use."""
@@ -2086,6 +2099,12 @@ class InfoAnswer(Answer):
 
     decompressed_bytes: int
     """Bytes after decompression."""
+
+    device_kind: DeviceKind | None
+    """The kind of device: cuda, rocm, xpu or ascend; null if nothing in the file shows it."""
+
+    device_kind_evidence: str | None
+    """What shows the kind of device; null if nothing does."""
 
     devices: tuple[InfoDevice, ...]
     """The answer, device by device."""
@@ -4435,6 +4454,9 @@ Verdict = Literal[
     "growth",
     # Filled in some step, and unchanged since: parameters, optimizer state, workspaces.
     "cache",
+    # Live at the end of each step, and replaced in the next one: gradients, or what a variable keeps of the last
+    # step.
+    "renewed",
 ]
 
 

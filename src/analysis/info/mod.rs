@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::facts::device::{Device, Devices};
+use crate::facts::device_kind::DeviceKind;
 use crate::facts::training::steps::{NoSteps, Steps};
 use crate::facts::training::{Phase, PhaseSummary};
 use crate::model::{Action, DeviceId};
@@ -87,6 +88,8 @@ pub struct AnnotationSummary {
 #[derive(Clone, Debug, Default)]
 pub struct InfoReport {
     pub devices: Vec<DeviceInfo>,
+    /// The kind of device, and what shows it; `None` if nothing does.
+    pub device_kind: Option<(DeviceKind, String)>,
     /// Annotations by name, in order of their first start.
     pub annotations: Vec<AnnotationSummary>,
     /// Number of distinct stacks and frames.
@@ -119,6 +122,7 @@ impl InfoReport {
             }
         }
         Ok(Self {
+            device_kind: DeviceKind::of(snapshot, recording.all().iter().map(Device::history)),
             devices: parallel::map(devices, DeviceInfo::of),
             annotations: annotations.into_values().map(|(summary, _)| summary).collect(),
             stacks: snapshot.stacks.len() - 1,

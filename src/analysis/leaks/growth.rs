@@ -39,6 +39,15 @@ names! {
         Growth = "growth",
         /// Filled in some step, and unchanged since: parameters, optimizer state, workspaces.
         Cache = "cache",
+        /// Live at the end of each step, and replaced in the next one: gradients, or what a variable keeps of the last step.
+        Renewed = "renewed",
+    }
+}
+
+impl Verdict {
+    /// Whether more memory is held step after step.
+    pub fn grows(self) -> bool {
+        matches!(self, Self::Leak | Self::Growth)
     }
 }
 
@@ -80,7 +89,7 @@ pub(super) struct Series {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Judgement {
     pub verdict: Verdict,
-    /// 0 for [`Verdict::Cache`].
+    /// 0 for [`Verdict::Cache`] and [`Verdict::Renewed`].
     pub rate: Rate,
     /// The step, counted from 0, in which a [`Verdict::Cache`] last became larger than ever before.
     pub filled_in: Option<usize>,
@@ -178,7 +187,13 @@ impl Series {
         // Blocks from before the first step are not growth.
         let filled = self.old.requested.last() > self.old.requested.first();
         let filled_in = last_record(&self.old.requested);
-        filled.then(|| Judgement { verdict: Verdict::Cache, rate: Rate::default(), filled_in })
+        let constant = |verdict, filled_in| Judgement { verdict, rate: Rate::default(), filled_in };
+        // Gradients that `zero_grad` frees behind the last step were not left for the next one.
+        let is_left = || self.live.requested.last() == self.kept.last();
+        let is_renewed = || is_left() && live.iter().all(|&bytes| bytes > 0) && old.iter().all(|&bytes| bytes == 0);
+        filled
+            .then(|| constant(Verdict::Cache, filled_in))
+            .or_else(|| is_renewed().then(|| constant(Verdict::Renewed, None)))
     }
 
     /// Whether the blocks that accumulated after the warm-up stay until the recording ends or the program exits: at least

@@ -114,7 +114,7 @@ pub struct DeviceLeaks {
     /// steps.
     pub stride: usize,
     pub ends: Vec<StepEnd>,
-    /// Groups that leak, then groups that grow, then caches; each the largest first.
+    /// Groups that leak, then groups that grow, then caches, then what each step renews; each the largest first.
     pub rows: Vec<LeakRow>,
     /// Rows left out by [`LeakOptions::top`].
     pub left_out: usize,
@@ -144,6 +144,9 @@ pub const MAX_ENDS: usize = 256;
 
 /// One step in this many is part of the warm-up, in addition to the first: that covers autotuning and compilation.
 const WARM_UP_PART: usize = 10;
+
+/// What each step renews is listed from this part of all rows on.
+const SMALL_PART: u64 = 100;
 
 /// The least number of steps for a verdict: one to warm up, and as many as a trend needs.
 pub const MIN_STEPS: usize = 1 + MIN_JUDGED;
@@ -213,8 +216,11 @@ impl DeviceLeaks {
             grown(track, all_ends, &sample, &mut Groups::new(&grouper), device.sites())
         };
         if !steps.as_ref().is_ok_and(Steps::are_steps) {
-            rows.retain(|row| row.verdict != Verdict::Leak);
+            rows.retain(|row| !matches!(row.verdict, Verdict::Leak | Verdict::Renewed));
         }
+        // A loss, and the like.
+        let total = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.live_bytes));
+        rows.retain(|row| row.verdict != Verdict::Renewed || row.live_bytes > total / SMALL_PART);
         rows.sort_rows_by(|a, b| {
             (a.verdict.cmp(&b.verdict))
                 .then_with(|| (b.rate.bytes, b.live_bytes).cmp(&(a.rate.bytes, a.live_bytes)))
@@ -378,7 +384,7 @@ fn grown(
             stack: origin.map(|origin| sites.origin_labels(origin, LONGEST_STACK)).unwrap_or_default(),
             leaked: match judgement.verdict {
                 Verdict::Leak => leaked(groups, history, sample, blocks),
-                Verdict::Growth | Verdict::Cache => Vec::new(),
+                Verdict::Growth | Verdict::Cache | Verdict::Renewed => Vec::new(),
             },
         })
     };
@@ -413,6 +419,7 @@ fn example(
             Verdict::Leak => block.ends.start >= sample.warm_up && allocation.allocated_at(sample.last),
             Verdict::Growth => block.ends.start >= sample.warm_up,
             Verdict::Cache => block.ends.start < last && block.ends.contains(&last),
+            Verdict::Renewed => block.ends.contains(&last),
         };
         if counts {
             *origins.entry(groups.origin_of(block.allocation)).or_default() += u128::from(allocation.requested);

@@ -60,6 +60,8 @@ pub struct DevicePeak {
     pub maxima: [Maximum; 4],
     pub end: Counters,
     pub entries: u32,
+    /// See [`crate::replay::Track::has_only_markers`].
+    pub has_only_markers: bool,
     pub attribution: Attribution,
     pub ranges: Option<RangePeaks>,
     /// The memory that each operator allocated and freed over the whole recording, under [`GroupBy::Operator`] if
@@ -118,6 +120,7 @@ impl DevicePeak {
             maxima,
             end,
             entries: history.entries(),
+            has_only_markers: track.has_only_markers(),
             attribution,
             ranges,
             operators: if options.by == GroupBy::Operator { history.operators.clone() } else { Vec::new() },

@@ -231,8 +231,9 @@ impl DeviceSimulation {
         } else {
             Vec::new()
         };
-        let others: Vec<&AllocatorSettings> = options.settings.iter().chain(&swept).collect();
-        let turns_on = |settings: &&AllocatorSettings| settings.expandable_segments;
+        let named = options.settings.iter().map(|settings| settings.on_device_of(&simulator.settings));
+        let others: Vec<AllocatorSettings> = named.chain(swept).collect();
+        let turns_on = |settings: &AllocatorSettings| settings.expandable_segments;
         if !simulator.settings.expandable_segments && others.iter().any(turns_on) {
             simulation.expandable_conflicts = conflicts(device.track, device.sites());
         }
@@ -251,7 +252,7 @@ impl DeviceSimulation {
                 ..Run::refused(settings, is_recorded, &format!("{} ({})", refusal.because, refusal.change))
             },
         };
-        let mut runs: Vec<Run> = parallel::map(others, |settings| simulate(settings, false));
+        let mut runs: Vec<Run> = parallel::map(&others, |settings| simulate(settings, false));
         if options.sweep {
             runs.sort_rows_by_key(|run| run.needs().unwrap_or(u64::MAX));
         }

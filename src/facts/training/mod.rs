@@ -13,6 +13,7 @@ pub(crate) mod category;
 mod forward_operators;
 mod forwards;
 mod functions;
+mod inner_backward;
 pub mod iterations;
 pub(crate) mod library;
 pub(crate) mod module_path;

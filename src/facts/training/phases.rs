@@ -123,6 +123,7 @@ impl Phases {
         let mut phases = inferred(&hints);
         drop_busy_data(&mut phases, &hints, track);
         let spans = spans(&phases, &hints, &recorded(track, annotations));
+        let spans = super::inner_backward::join(spans, track, roles);
         let mut of_chunk = Vec::with_capacity(track.actions().len().div_ceil(CHUNK as usize));
         for (index, span) in (0..).zip(&spans) {
             of_chunk.resize(span.end.div_ceil(CHUNK) as usize, index);

@@ -292,6 +292,7 @@ pub fn doubt(doubt: &Doubt) -> String {
                 .to_owned()
         }
         Doubt::CutOff => "the file was cut off, and memory may have been higher in the missing part".to_owned(),
+        Doubt::WhileProfiling => "PyTorch counts CPU memory only while a profiler is on, so other memory is missing".to_owned(),
         Doubt::NoTotals => "the trace has no running totals, so the memory in use before it is unknown".to_owned(),
         Doubt::Sampled => "memory is known at some instants only; it may have been higher in between".to_owned(),
         Doubt::UnrecordedFrees => {

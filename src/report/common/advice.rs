@@ -85,6 +85,9 @@ fn of_snapshot(snapshot: &Snapshot, histories: &[History]) -> Option<Advice> {
     if all(&|history| history.completeness.no_entries) {
         return loud("no entries were recorded: the snapshot contains only the state at dump time");
     }
+    if all(&|history| Track::new(snapshot, history).has_only_markers()) {
+        return loud("nothing was allocated or freed after the first kept entry, the marker of an earlier snapshot");
+    }
     if all(&|history| history.entries() <= 1 && history.completeness.has_baseline) {
         return loud("only one entry was kept, so the peak and its cause are unknown");
     }

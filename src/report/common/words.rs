@@ -8,6 +8,9 @@ use crate::report::percent;
 use crate::simulation::{Context, DEFAULT_CONTEXT};
 use std::fmt::Display;
 
+/// What an answer about a recording without memory says. An empty snapshot does not tell whether recording was on.
+pub const NOTHING: &str = "no GPU memory was allocated while recording, or recording was off";
+
 /// A number of things: `1 segment`, `3 segments`.
 pub fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
     let plural = if number == N::from(1) { "" } else { "s" };

@@ -9,7 +9,7 @@ use crate::report::common::fit::shorten_end;
 use crate::report::common::markdown::code;
 use crate::report::common::notes::device_name;
 use crate::report::common::text::{BAR, bar};
-use crate::report::common::words::starred;
+use crate::report::common::words::{NOTHING, starred};
 use crate::report::simulate::words as simulate;
 
 /// Screens narrower than this show no retries and bars.
@@ -22,7 +22,7 @@ pub(crate) fn document(sources: &[Source<'_>], report: &FitReport) -> Document {
     let mut document = Document::new(format!("What fits, predicted from {}", paths.join(", ")));
     document.notes(words::files(sources));
     if report.devices.is_empty() {
-        document.paragraph("no GPU memory was allocated while recording");
+        document.paragraph(NOTHING);
     }
     document.each(report.devices.iter(), |document, device| fit(document, &report.parameter, device));
     document

@@ -11,7 +11,7 @@ use crate::report::common::document::{Cell, Column, Cut, Document, Reader, Table
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name};
 use crate::report::common::training;
-use crate::report::common::words::count;
+use crate::report::common::words::{NOTHING, count};
 
 /// Annotations shown on a screen before the rest is counted.
 const ANNOTATIONS: usize = 12;
@@ -22,11 +22,12 @@ pub(crate) fn document(source: Source<'_>, report: &InfoReport) -> Document {
     let snapshot = &source.recording.snapshot;
     let mut document = Document::about("", source.path);
     document.screen(|document| document.flush_title(source.path));
-    document.fact(file(source));
+    document.fact(file(source, report));
+    document.facts(kind(report));
     document.file_notes(source);
     if report.devices.is_empty() {
         document.gap();
-        document.paragraph("no GPU memory was allocated while recording");
+        document.paragraph(NOTHING);
     }
     for info in &report.devices {
         document.gap();
@@ -47,22 +48,33 @@ pub(crate) fn document(source: Source<'_>, report: &InfoReport) -> Document {
     document
 }
 
-fn file(source: Source<'_>) -> String {
+/// The kind of device, and what shows it. Without GPU memory there is none.
+fn kind(report: &InfoReport) -> Option<String> {
+    let (kind, evidence) = report.device_kind.as_ref()?;
+    report.devices.iter().any(|device| device.device >= 0).then(|| format!("device: {} ({evidence})", kind.title()))
+}
+
+fn file(source: Source<'_>, report: &InfoReport) -> String {
     let (recording, file) = (source.recording, &source.recording.snapshot.notes);
     let size = match recording.compression {
         Compression::None => Bytes(file.bytes).to_string(),
         compression => format!("{} {}, {} unpacked", Bytes(recording.bytes), compression.name(), Bytes(file.bytes)),
     };
-    let protocol = match file.format {
-        Format::CudaSnapshot => format!(", pickle protocol {}", file.protocol),
-        _ => String::new(),
+    let protocol = match file.protocol {
+        Some(protocol) => format!(", pickle protocol {protocol}"),
+        None if file.format.has_segments() => ", JSON".to_owned(),
+        None => String::new(),
     };
     let rank = match file.rank {
         Some((rank, Some(world_size))) => format!(", rank {rank} of {world_size}"),
         Some((rank, None)) => format!(", rank {rank}"),
         None => String::new(),
     };
-    format!("{}{protocol}, {size}{rank}", file.format.title())
+    let title = match &report.device_kind {
+        Some((kind, _)) if file.format.has_segments() => format!("{} memory snapshot", kind.title()),
+        _ => file.format.title().to_owned(),
+    };
+    format!("{title}{protocol}, {size}{rank}")
 }
 
 fn device(document: &mut Document, device: &DeviceInfo, format: Format) {

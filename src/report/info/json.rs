@@ -1,6 +1,7 @@
 //! The JSON of `memviz info`.
 
 use crate::analysis::info::{AnnotationSummary, DeviceInfo, InfoReport};
+use crate::facts::device_kind::DeviceKind;
 use crate::facts::training::PhaseSummary;
 use crate::facts::training::steps::Steps;
 use crate::model::{Action, AllocatorSettings};
@@ -24,7 +25,11 @@ keys! { schema
         /// gzip, zstd, zip or plain.
         pub compression: &'static str = recording.compression.name(),
         /// Pickle protocol; null for JSON.
-        pub pickle_protocol: Option<u8> = notes.format.has_segments().then_some(notes.protocol),
+        pub pickle_protocol: Option<u8> = notes.protocol,
+        /// The kind of device: cuda, rocm, xpu or ascend; null if nothing in the file shows it.
+        pub device_kind: Option<DeviceKind> = report.device_kind.as_ref().map(|(kind, _)| *kind),
+        /// What shows the kind of device; null if nothing does.
+        pub device_kind_evidence: Option<&'a str> = report.device_kind.as_ref().map(|(_, evidence)| evidence.as_str()),
         /// Rank of the process, if a profiler trace names it.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub rank: Option<u64> = notes.rank.map(|(rank, _)| rank),

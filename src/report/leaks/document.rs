@@ -18,7 +18,7 @@ const STACKS: usize = 3;
 
 pub(crate) fn document(source: Source<'_>, report: &LeakReport) -> Document {
     let mut document = Document::devices("GPU memory leaks of", source, report.devices.iter(), leaks);
-    let grows = report.devices.iter().flat_map(|device| &device.rows).any(|row| row.verdict != Verdict::Cache);
+    let grows = report.devices.iter().flat_map(|device| &device.rows).any(|row| row.verdict.grows());
     let curve = Next::new("timeline", &[source.path], "-o timeline.svg", "memory over time, by site");
     document.next(grows.then_some(curve));
     document
@@ -44,7 +44,7 @@ fn leaks(document: &mut Document, device: &DeviceLeaks) {
     document.wide(LIVE_FROM, |document| document.legend(wide));
     document.legends(words::legend(device));
     document.legends(notes::other_lines(&device.library_below));
-    let growing: Vec<&LeakRow> = device.rows.iter().filter(|row| row.verdict != Verdict::Cache).collect();
+    let growing: Vec<&LeakRow> = device.rows.iter().filter(|row| row.verdict.grows()).collect();
     let shown = if device.by == GroupBy::Stack { growing.len() } else { STACKS.min(growing.len()) };
     let (first, others) = growing.split_at(shown);
     for row in first {
@@ -75,7 +75,7 @@ fn table(device: &DeviceLeaks) -> Table {
         Column::label(device.by.name()),
     ]);
     for row in &device.rows {
-        let grown = |rate: String| if row.verdict == Verdict::Cache { "-".to_owned() } else { format!("+{rate}") };
+        let grown = |rate: String| if row.verdict.grows() { format!("+{rate}") } else { "-".to_owned() };
         let (bytes, blocks) = (grown(Bytes(row.rate.bytes).to_string()), grown(words::blocks(row.rate.blocks)));
         let cells = [bytes, blocks, Bytes(row.live_bytes).to_string(), words::verdict(row.verdict).to_owned()];
         let shown = table.row(cells, Cell::code(starred(&row.label, row.inferred)));

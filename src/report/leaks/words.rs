@@ -71,7 +71,7 @@ fn has(device: &DeviceLeaks, verdict: Verdict) -> bool {
     let rate = match verdict {
         Verdict::Leak => device.leaking,
         Verdict::Growth => device.growing,
-        Verdict::Cache => Rate::default(),
+        Verdict::Cache | Verdict::Renewed => Rate::default(),
     };
     rate.bytes > 0 || device.rows.iter().any(|row| row.verdict == verdict)
 }
@@ -191,7 +191,9 @@ pub fn legend(device: &DeviceLeaks) -> Vec<&'static str> {
     } else {
         "kept: live at the end of the last step, but not growing (parameters, gradients, optimizer state, workspaces)"
     };
-    let verdicts = [(Verdict::Growth, growth), (Verdict::Cache, kept)];
+    let renewed =
+        "renewed: live at the end of each step, and replaced in the next one (gradients, or what a variable keeps)";
+    let verdicts = [(Verdict::Growth, growth), (Verdict::Cache, kept), (Verdict::Renewed, renewed)];
     let verdicts = verdicts.into_iter().filter_map(|(verdict, meaning)| has(verdict).then_some(meaning));
     verdicts.chain(rows.iter().any(|row| row.inferred).then_some(notes::inferred(GroupBy::Site))).collect()
 }
@@ -222,6 +224,6 @@ pub fn behavior(row: &LeakRow) -> String {
             format!("growth of {number} {noun}, {rate}, per step; some of the blocks are freed later")
         }
         (Verdict::Cache, Some(step)) => format!("kept; allocated by the end of step {step}"),
-        (Verdict::Cache, None) => verdict(row.verdict).to_owned(),
+        (Verdict::Cache | Verdict::Renewed, _) => verdict(row.verdict).to_owned(),
     }
 }

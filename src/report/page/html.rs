@@ -25,7 +25,7 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<h1>{}</h1>", breakable(page.name()))?;
     if page.overview.peak.devices.is_empty() {
         writeln!(out, "<p>{}</p>", escape(&figures::recording(page)))?;
-        writeln!(out, "<p>No memory was allocated on any device while recording.</p>")?;
+        writeln!(out, "<p>No memory was allocated on any device while recording, or recording was off.</p>")?;
         return writeln!(out, "</body>\n</html>");
     }
     if let Some((sentence, is_bad)) = verdict::verdict(page) {

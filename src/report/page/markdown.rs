@@ -24,7 +24,7 @@ fn document(page: &Page<'_>) -> Document {
     let mut document = Document::about(&format!("{} for", page.title()), page.name());
     if page.overview.peak.devices.is_empty() {
         document.paragraph(format!("{}.", figures::recording(page)));
-        document.paragraph("No memory was allocated on any device while recording.");
+        document.paragraph("No memory was allocated on any device while recording, or recording was off.");
         return document;
     }
     if let Some((sentence, _)) = verdict::verdict(page) {

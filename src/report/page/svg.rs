@@ -7,14 +7,14 @@ use crate::facts::grouping::attribution::Row;
 use crate::model::bytes::Bytes;
 use crate::report::common::notes::{self, device_name};
 use crate::report::common::picture::{self, Cell, Picture};
-use crate::report::common::words::starred;
+use crate::report::common::words::{NOTHING, starred};
 use crate::report::percent;
 
 pub fn page(page: &Page<'_>) -> Picture {
     let mut parts = vec![picture::heading(page.source, page.title())];
     if page.overview.peak.devices.is_empty() {
         parts.push(picture::remark(&figures::recording(page)));
-        parts.push(picture::remark("no GPU memory was allocated while recording"));
+        parts.push(picture::remark(NOTHING));
         return picture::stacked(parts);
     }
     if let Some((sentence, is_bad)) = verdict::verdict(page) {

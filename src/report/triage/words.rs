@@ -38,6 +38,12 @@ pub(crate) fn verdict(device: &DeviceTriage) -> String {
         None if peak.completeness.no_entries => {
             format!("No history: {} is allocated at dump time", signed(peak.at.get(Metric::Allocated)))
         }
+        None if peak.has_only_markers => {
+            let allocated = signed(peak.at.get(Metric::Allocated));
+            format!(
+                "Nothing was allocated or freed while recording, as far as entries were kept: {allocated} allocated"
+            )
+        }
         None if peak.is_single() => {
             format!("Only one entry was kept: {} allocated", signed(peak.at.get(Metric::Allocated)))
         }
@@ -204,8 +210,16 @@ pub(crate) fn otherwise<'d>(device: &'d DeviceTriage, recording: &Recording) -> 
     Otherwise { better, would_show, nothing }
 }
 
+/// Less memory is not worth advice on what to reduce.
+const LITTLE: u64 = 1 << 20;
+
 pub(crate) fn nothing(nothing: &Nothing) -> String {
     match nothing {
+        Nothing::Weights { total, .. } | Nothing::Training { total, .. } | Nothing::Unknown { total, .. }
+            if *total < LITTLE =>
+        {
+            format!("Nothing to change: only {} is allocated", Bytes(*total))
+        }
         Nothing::Weights { bytes, total } => format!(
             "No known mistake found. Weights take up {}, {} of allocated memory: a smaller dtype, or fewer weights on this device, \
              would reduce this",

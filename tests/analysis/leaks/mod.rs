@@ -57,7 +57,7 @@ fn leak_slow_is_one_tensor_a_step() {
     let device = only(leaks(&open(&fixture("leak_slow"))));
     assert_eq!(device.step_count(), 40);
     assert_forgets_a_tensor(&device, "cases.py:339 leak_slow");
-    let growing = device.rows.iter().filter(|row| row.verdict != Verdict::Cache).count();
+    let growing = device.rows.iter().filter(|row| row.verdict.grows()).count();
     assert_eq!(growing, 1, "one line leaks");
 }
 
@@ -183,7 +183,7 @@ mod binary {
         let path = fixture("empty");
         let run = memviz(&["leaks", &path]);
         run.expect(0);
-        assert_eq!(run.stdout, format!("{path}: no GPU memory was allocated while recording\n"));
+        assert_eq!(run.stdout, format!("{path}: no GPU memory was allocated while recording, or recording was off\n"));
     }
 
     #[test]

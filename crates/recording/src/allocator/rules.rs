@@ -68,7 +68,7 @@ impl SizeRules {
             non_split_rounding: settings.max_non_split_rounding.unwrap_or(large_segment),
             expandable: settings.expandable_segments,
             host: false,
-            padding: 0,
+            padding: if settings.pads_requests { ASCEND_PADDING } else { 0 },
         }
     }
 

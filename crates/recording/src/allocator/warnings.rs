@@ -53,7 +53,7 @@ impl SettingsWarning {
             (settings.max_non_split_rounding.is_some(), "max_non_split_rounding_mb", "2.6"),
             (settings.record_stream_reuse, "graph_capture_record_stream_reuse", "2.9"),
             (settings.memory_fraction.is_some(), "per_process_memory_fraction", "2.10"),
-            (settings.large_segment_size.is_some(), "large_segment_size_mb", "2.12"),
+            (settings.large_segment_size.is_some(), "large_segment_size_mb", "2.11"),
             (settings.throws_on_oom, "throw_on_cudamalloc_oom", "2.12"),
             (settings.pinned_max_round_threshold.is_some(), "pinned_max_round_threshold_mb", "2.13"),
             (settings.pinned_max_cached_size.is_some(), "pinned_max_cached_size_mb", "2.13"),

@@ -197,7 +197,10 @@ const INTERVALS: usize = 16;
 /// smaller sizes as well.
 fn divisions(value: &str, rest: Rest) -> Option<[u64; INTERVALS]> {
     let count = |text: &str| text.parse::<u64>().ok().filter(|&count| count == 0 || count.is_power_of_two());
-    let Some(list) = value.strip_prefix('[') else { return Some([count(value)?; INTERVALS]) };
+    // PyTorch accepts 0 only in a list.
+    let Some(list) = value.strip_prefix('[') else {
+        return Some([count(value).filter(|&count| count > 0)?; INTERVALS]);
+    };
     let mut found = [0; INTERVALS];
     let mut last = None;
     for pair in list.strip_suffix(']')?.split(',') {

@@ -131,22 +131,38 @@ fn with_unzipped<T>(mut reader: impl Read, limits: Limits, take: impl FnOnce(&mu
     Ok(take(&mut Checked::new(file, |_| length, format, limits)))
 }
 
+/// The file to read: the only one, or the pickle of `torch.save` if nothing but what it writes is beside it.
 fn only_file<R: Read + io::Seek>(archive: &mut zip::ZipArchive<R>) -> Result<usize> {
-    let mut found = None;
+    let mut files = Vec::new();
     for index in 0..archive.len() {
         let file =
             archive.by_index(index).map_err(|error| damaged(Compression::Zip.name(), 0, &io::Error::other(error)))?;
-        if file.name().is_ok_and(|name| name.ends_with("/data.pkl")) {
-            let message =
-                "a torch.save file (a model or its weights); torch.cuda.memory._dump_snapshot writes recordings";
-            return Err(Error::Foreign(message.to_owned()));
-        }
-        if file.is_file() && found.replace(index).is_some() {
-            return Err(Error::NotASnapshot("expected a zip archive with one file in it, found several".to_owned()));
+        if file.is_file() {
+            files.push((index, file.name().unwrap_or_default().into_owned(), file.size()));
         }
     }
-    found.ok_or_else(|| Error::NotASnapshot("expected a zip archive with one file in it, found none".to_owned()))
+    let saved = files.iter().find_map(|(index, name, _)| Some((*index, name.strip_suffix("data.pkl")?)));
+    match (&files[..], saved) {
+        (_, Some((index, folder))) if folder.ends_with('/') => {
+            let is_expected = |name: &str| name.strip_prefix(folder).is_some_and(|name| TORCH_SAVE.contains(&name));
+            let mut others = files.iter().filter(|(other, _, _)| *other != index);
+            if others.all(|(_, name, size)| *size <= LONGEST_MARK && is_expected(name)) {
+                return Ok(index);
+            }
+            Err(Error::Foreign(
+                "a torch.save file with tensors (a model or its weights); torch.cuda.memory._dump_snapshot writes recordings".to_owned(),
+            ))
+        }
+        (&[(index, _, _)], _) => Ok(index),
+        ([], _) => Err(Error::NotASnapshot("expected a zip archive with one file in it, found none".to_owned())),
+        _ => Err(Error::NotASnapshot("expected a zip archive with one file in it, found several".to_owned())),
+    }
 }
+
+/// Files with at most [`LONGEST_MARK`] bytes that `torch.save` writes beside the pickle, whatever it saves.
+const TORCH_SAVE: [&str; 5] =
+    ["version", "byteorder", ".format_version", ".storage_alignment", ".data/serialization_id"];
+const LONGEST_MARK: u64 = 64;
 
 /// Whether the file ends with the last record of a zip archive and its comment.
 fn ends_with_directory(bytes: &[u8]) -> bool {

@@ -43,10 +43,27 @@ const DATABASE: &str = "memviz nsys reads it if Nsight Systems exported it";
 const XPLANE: &str = "TensorBoard and XProf show it; memviz reads files written by \
                       jax.profiler.save_device_memory_profile and torch.cuda.memory._dump_snapshot";
 
+/// First keys of JSON of other programs, what follows them, the kind of file, and what to do.
+const JSON: &[(&str, &str, &str, &str)] = &[
+    ("rocprofiler-sdk-tool", "", "a trace of rocprofiler-sdk (rocprofv3)", ""),
+    (
+        "schema",
+        "chakra",
+        "a PyTorch execution trace (ExecutionTraceObserver), which records operators but no memory",
+        OPERATORS,
+    ),
+];
+
+/// What to do with a file that contains operators without their memory.
+const OPERATORS: &str = "torch.profiler.profile(profile_memory=True, with_stack=True) records both";
+
 /// Describes a file with these first bytes and what to do, if memviz recognizes it but does not read it.
 pub fn describe(begin: &[u8]) -> Option<String> {
     let found = KINDS.iter().find(|(magic, _, _)| begin.starts_with(magic)).map(|&(_, what, advice)| (what, advice));
     let found = found.or_else(|| is_xplane(begin).then_some(("an XProf profile (.xplane.pb)", XPLANE)));
+    let found =
+        found.or_else(|| is_cprofile(begin).then_some(("a cProfile profile, which records times but no memory", "")));
+    let found = found.or_else(|| json(begin));
     let found = found.or_else(|| is_safetensors(begin).then_some(("a model (safetensors)", "")));
     let (what, advice) = found.or_else(|| is_prose(begin).then_some(("a text file, such as a log or a table", "")))?;
     Some(format!("{what}; {}", if advice.is_empty() { OWN } else { advice }))
@@ -57,6 +74,20 @@ fn is_xplane(begin: &[u8]) -> bool {
     let is_named = |part: &[u8], name: &[u8]| part.windows(name.len()).any(|window| window == name);
     let start = &begin[..begin.len().min(64)];
     begin.first() == Some(&0x0a) && (is_named(start, b"/device:") || is_named(start, b"/host:"))
+}
+
+/// A marshalled dictionary whose first key is a tuple of file, line and function.
+fn is_cprofile(begin: &[u8]) -> bool {
+    matches!(begin, [b'{' | 0xfb, b')' | 0xa9, 3, ..])
+}
+
+fn json(begin: &[u8]) -> Option<(&'static str, &'static str)> {
+    let key = begin.trim_ascii_start().strip_prefix(b"{")?.trim_ascii_start().strip_prefix(b"\"")?;
+    let is_like = |(name, part, _, _): &&(&str, &str, &str, &str)| {
+        let rest = key.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"\""));
+        rest.is_some_and(|rest| part.is_empty() || rest.windows(part.len()).any(|window| window == part.as_bytes()))
+    };
+    JSON.iter().find(is_like).map(|&(_, _, what, advice)| (what, advice))
 }
 
 /// The length of a JSON header in eight bytes, followed by the header.
@@ -100,6 +131,18 @@ mod tests {
         let begin = b"\x0a\xf1\x05\x12\x1e/device:CUSTOM:Megascale Trace";
         assert!(describe(begin).is_some_and(|line| line.contains("XProf")));
         assert_eq!(describe(b"\x0a\x04\x08\x01\x10\x02"), None, "a device memory profile");
+    }
+
+    #[test]
+    fn profiles_of_other_programs_are_named() {
+        for (begin, words) in [
+            (&b"{\"rocprofiler-sdk-tool\": [{"[..], "rocprofiler-sdk"),
+            (b"{\n  \"schema\": \"1.1.1-chakra.0.0.4\", \"pid\": 7", "ExecutionTraceObserver"),
+            (b"{\xa9\x03\xfa\x08train.py\xe9", "cProfile"),
+        ] {
+            assert!(describe(begin).is_some_and(|line| line.contains(words)), "{words}");
+        }
+        assert_eq!(describe(b"{\"schemaVersion\": 1, \"deviceProperties\": []"), None, "a trace of torch.profiler");
     }
 
     #[test]

@@ -243,11 +243,18 @@ impl Unpacked {
             return Err(Error::Foreign(what));
         }
         let is_pprof = pprof::begins(&self.begin);
+        let is_json_snapshot = json::snapshot::begins(&self.begin);
         let first = self.begin.trim_ascii_start().first().copied().filter(|_| !is_pprof);
         let (compression, bytes) = (self.compression, Arc::clone(&self.bytes));
         let mut reader = self.into_reader();
         let contents = match first {
             _ if is_pprof => Contents::Live(pprof::read(reader)?),
+            Some(b'{' | b'[') if is_json_snapshot => {
+                let mut pickle = json::snapshot::JsonPickle::new(reader);
+                let (mut snapshot, observer) = read_pickle(&mut pickle, compression, options, observer)?;
+                snapshot.notes.protocol = None;
+                Contents::Snapshot(Box::new(snapshot), observer)
+            }
             Some(b'{' | b'[') => match json::read(reader, options)? {
                 json::Json::Trace(profile) => Contents::Trace(profile),
                 json::Json::Timeline(timeline) => Contents::Timeline(timeline),

@@ -36,6 +36,17 @@ pub struct AllocatorSettings {
     /// `pinned_max_cached_size_mb` in the string, in bytes: larger blocks of pinned host memory are neither rounded up nor
     /// cached when they are freed.
     pub pinned_max_cached_size: Option<u64>,
+    /// Whether the allocator of the device adds bytes to each request, as that of Ascend NPUs does. No file states it: see
+    /// [`crate::replay::InferredRule::Ascend`].
+    pub pads_requests: bool,
     /// Every other setting as `(name, value)`, in file order.
     pub other: Vec<(String, String)>,
+}
+
+impl AllocatorSettings {
+    /// These settings on the device of others, whose rules users cannot set.
+    #[must_use]
+    pub fn on_device_of(&self, others: &Self) -> Self {
+        Self { pads_requests: others.pads_requests, ..self.clone() }
+    }
 }

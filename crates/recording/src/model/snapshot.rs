@@ -89,8 +89,8 @@ pub struct SourceNotes {
     pub format: Format,
     /// Bytes read (after decompression).
     pub bytes: u64,
-    /// Pickle protocol; 0 for JSON.
-    pub protocol: u8,
+    /// Pickle protocol; `None` for JSON.
+    pub protocol: Option<u8>,
     /// Byte offset at which the file ended early, when it was read with `allow_truncated`.
     pub truncated_at: Option<u64>,
     /// Whether the cut was inside the list of segments, so that the final state is only partly known.

@@ -56,6 +56,10 @@ impl Strings {
         self.set.get_index(id.index()).map_or("", |text| text)
     }
 
+    pub fn contains(&self, text: &str) -> bool {
+        self.set.contains(text)
+    }
+
     pub fn len(&self) -> usize {
         self.set.len()
     }

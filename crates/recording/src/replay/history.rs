@@ -82,6 +82,9 @@ pub struct Completeness {
     /// The recording has no running totals, like profiler traces before PyTorch 1.11: counters are sums of what it shows,
     /// without memory from before the trace that was not freed in it.
     pub no_totals: bool,
+    /// CPU memory of a profiler trace, which PyTorch counts only while a profiler is on: counters are sums of what the trace
+    /// shows, without other memory.
+    pub while_profiling: bool,
     /// The recording shows no reserved memory, like memory timelines, profiler traces before PyTorch 1.11, and CPU memory.
     pub no_reserved: bool,
     /// Frees were recorded without `free_completed` (`skip_actions`): `active` and `requested` are lower bounds, as if each
@@ -91,6 +94,8 @@ pub struct Completeness {
     pub inferred_rule: Option<super::InferredRule>,
     /// The page of PyTorch that contains the recording may leave out what was freed, and shows no freed block.
     pub freed_left_out: bool,
+    /// Entries have rounded sizes, as those of pinned host memory: `requested` is an upper bound, equal to `active`.
+    pub rounded_requests: bool,
     /// Bytes by which the baseline may exceed the counted value: the size of some blocks freed in the trace has no upper
     /// bound in the recording.
     pub baseline_uncertain_bytes: u64,
@@ -126,6 +131,7 @@ impl Completeness {
             && !self.overflowed
             && !self.ring_full
             && !self.no_totals
+            && !self.while_profiling
             && !self.freed_left_out
             && !self.counters_differ
     }
@@ -139,7 +145,8 @@ impl Completeness {
             _ if self.truncated && (self.has_baseline || self.blocks_only) => Some(Bound::Lower),
             Metric::Reserved => None,
             Metric::Requested if self.blocks_only => Some(Bound::Unknown),
-            _ if self.sampled || self.no_totals => Some(Bound::Lower),
+            Metric::Requested if self.rounded_requests => Some(Bound::Upper),
+            _ if self.sampled || self.no_totals || self.while_profiling => Some(Bound::Lower),
             Metric::Active if self.blocks_only => Some(Bound::Lower),
             _ if self.unrecorded_frees || self.freed_left_out => Some(Bound::Lower),
             Metric::Active | Metric::Requested if self.no_free_completed => Some(Bound::Lower),
@@ -156,6 +163,7 @@ impl Completeness {
             || self.overflowed
             || self.ring_full
             || self.no_totals
+            || self.while_profiling
             || self.counters_differ
             || (self.truncated && self.has_baseline);
         uncertain.then_some(Bound::Lower)

@@ -45,6 +45,11 @@ impl<'a> Track<'a> {
         self.column(self.snapshot.entries.stacks())
     }
 
+    /// Whether the only entries are markers of earlier snapshots: nothing was allocated or freed since the first of them.
+    pub fn has_only_markers(self) -> bool {
+        self.entries() > 0 && self.actions().iter().all(|&action| action == Action::Snapshot)
+    }
+
     fn column<T>(self, all: &'a [T]) -> &'a [T] {
         all.get(self.history.rows.clone()).unwrap_or(&[])
     }

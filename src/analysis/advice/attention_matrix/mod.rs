@@ -5,7 +5,8 @@
 //! **Sign:** a call of PyTorch's softmax whose result is larger than what the function around it reads and returns; without such
 //! a call, several blocks of one such size in one function.
 //!
-//! **Fix:** call `scaled_dot_product_attention`, or load the model with `attn_implementation="sdpa"`.
+//! **Fix:** call `scaled_dot_product_attention`, or load the model with `attn_implementation="sdpa"`. Where C++ frames show that its
+//! math kernel runs, it is used already: `sdpa_kernel` without that kernel warns why no fused one can run.
 //!
 //! **Figures** are simulated without these blocks. They are a lower bound where fused attention may copy a mask or a bias.
 
@@ -47,6 +48,9 @@ const LOOKED_AT: usize = 4;
 const BEFORE: u32 = 4;
 /// How to load a model of transformers with fused attention.
 const LOADED_WITH_SDPA: &str = "model = AutoModel.from_pretrained(name, attn_implementation=\"sdpa\")";
+/// What selects this kernel (`select_sdp_backend` in `ATen/native/transformers/cuda/sdp_utils.cpp`).
+const MATH_KERNEL: &str = "; PyTorch selects this kernel for float64, for head sizes that are no multiple of 8 (4 in float32), and where \
+                           sdpa_kernel or enable_mem_efficient_sdp(False) disables the others";
 /// Smaller blocks are no bias of all pairs.
 const SMALLEST_BIAS: u64 = 64 << 10;
 
@@ -197,6 +201,7 @@ fn finding(
         return None;
     }
     let (change, code) = words(device, stack);
+    let is_math = is_math_kernel(device, stack);
     let certain = Lifetimes { removed: removed.clone(), ..Lifetimes::default() };
     let copies = sorted(matrices.iter().filter_map(|matrix| copied_result(device, matrix)).collect());
     let is_trained = matrices.iter().any(|matrix| has_trained_bias(device, matrix));
@@ -227,10 +232,13 @@ fn finding(
         kind: RuleKind::AttentionMatrix,
         line,
         evidence: format!(
-            "attention allocates matrices over all token pairs, up to {} each, in {}; {} at the peak",
+            "{}{} allocates matrices over all token pairs, up to {} each, in {}; {} at the peak{}",
+            if is_math { "its math kernel" } else { "attention" },
+            in_library(device, line, stack).map_or(String::new(), |library| format!(" in {library}")),
             Bytes(largest[0]),
             if calls == 1 { "one call".to_owned() } else { format!("{calls} calls") },
-            if at_peak == 0 { "none is live".to_owned() } else { format!("such matrices hold {}", Bytes(at_peak)) }
+            if at_peak == 0 { "none is live".to_owned() } else { format!("such matrices hold {}", Bytes(at_peak)) },
+            if is_math { MATH_KERNEL } else { "" }
         ),
         cost: None,
         fixes: vec![fix],
@@ -392,9 +400,29 @@ fn bias(device: &Device<'_>, matrix: &Matrix, whole: u64, matrices: &[Matrix]) -
     all.filter(is_bias).map(|(_, block)| block.requested).max()
 }
 
+/// Whether `scaled_dot_product_attention` itself makes the matrix, in the kernel for any input.
+fn is_math_kernel(device: &Device<'_>, stack: StackId) -> bool {
+    let snapshot = device.snapshot();
+    let is_kernel = |name: &str| name.starts_with("at::native::_scaled_dot_product_attention_math");
+    snapshot.stacks.frames(stack).any(|frame| is_kernel(snapshot.strings.get(frame.name)))
+}
+
+/// The line of a library that makes the matrix, if the user's line only calls it.
+fn in_library(device: &Device<'_>, line: Option<FrameId>, stack: StackId) -> Option<String> {
+    let sites = device.deep_sites();
+    let deep = sites.site_frame(stack).filter(|&frame| Some(frame) != line && !device.sites().is_own(frame))?;
+    Some(sites.label(deep))
+}
+
 /// What to change, depending on the code that calls softmax.
 fn words(device: &Device<'_>, stack: StackId) -> (&'static str, &'static str) {
     let snapshot = device.snapshot();
+    if is_math_kernel(device, stack) {
+        return (
+            "let scaled_dot_product_attention, which is used already, run a fused kernel instead of its math kernel",
+            "with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]): ...  # torch.nn.attention: warns why none can run",
+        );
+    }
     let calls = |wanted: &str| snapshot.stacks.frames(stack).any(|frame| snapshot.strings.get(frame.name) == wanted);
     if calls("multi_head_attention_forward") {
         ("call nn.MultiheadAttention with need_weights=False", "out, _ = attention(q, k, v, need_weights=False)")

@@ -26,6 +26,7 @@ use super::advice::{Advice, advice, for_simulation};
 use super::markdown::code;
 use super::next::Next;
 use super::notes;
+use super::words::NOTHING;
 use crate::facts::training::Category;
 use crate::report::Source;
 pub(crate) use shared::{attributed, counters, label, pending};
@@ -166,7 +167,7 @@ impl Document {
 
     /// States that nothing was allocated.
     pub(crate) fn nothing(&mut self, source: Source<'_>) {
-        self.paragraph(format!("{}: no GPU memory was allocated while recording", source.path));
+        self.paragraph(format!("{}: {NOTHING}", source.path));
     }
 
     fn words(&mut self, role: Role, indent: usize, tone: Tone, text: impl Into<String>) {

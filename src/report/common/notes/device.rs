@@ -81,26 +81,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if completeness.blocks_only {
-        lines.push(
-            "requested bytes, and bytes whose free is still pending, are not recorded: requested and active are shown as \
-             equal to allocated"
-                .to_owned(),
-        );
-    }
-    if completeness.sampled {
-        lines.push(
-            "the file has totals only at some instants: peaks between them are missing (.raw.json.gz has them), so maxima are lower bounds"
-                .to_owned(),
-        );
-    }
-    if completeness.no_totals {
-        lines.push(
-            "the trace has no running totals (before PyTorch 1.11): figures are sums over its events, without memory \
-             from before the trace; reserved memory is unknown"
-                .to_owned(),
-        );
-    }
+    lines.extend(of_source(completeness).map(str::to_owned));
     if completeness.unrecorded_frees {
         lines.push(
             "PyTorch 2.0 does not record frees of blocks from before the recording: the figure for memory allocated \
@@ -134,6 +115,36 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     }
     lines.extend(uncertain_sizes(completeness));
     lines
+}
+
+/// What the source of the figures does not record.
+fn of_source(completeness: &Completeness) -> impl Iterator<Item = &'static str> {
+    let lines = [
+        (
+            completeness.blocks_only,
+            "requested bytes, and bytes whose free is still pending, are not recorded: requested and active are shown as \
+             equal to allocated",
+        ),
+        (
+            completeness.rounded_requests,
+            "entries of pinned memory have rounded sizes: requested bytes are upper bounds",
+        ),
+        (
+            completeness.sampled,
+            "the file has totals only at some instants: peaks between them are missing (.raw.json.gz has them), so maxima are lower bounds",
+        ),
+        (
+            completeness.no_totals,
+            "the trace has no running totals (before PyTorch 1.11): figures are sums over its events, without memory \
+             from before the trace; reserved memory is unknown",
+        ),
+        (
+            completeness.while_profiling,
+            "PyTorch counts CPU memory only while a profiler is on: memory from before, and from between two of its sessions, is \
+             missing, so figures are lower bounds",
+        ),
+    ];
+    lines.into_iter().filter_map(|(holds, line)| holds.then_some(line))
 }
 
 /// That blocks from before the recording may be larger than counted.

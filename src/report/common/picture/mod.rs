@@ -22,7 +22,7 @@ pub(crate) use list::{list, statement, verdict};
 pub(crate) use table::{Cell, table};
 
 use super::notes;
-use super::words::count;
+use super::words::{NOTHING, count};
 use crate::analysis::peak::DevicePeak;
 use crate::report::Source;
 use shape::{Anchor, text};
@@ -99,7 +99,7 @@ pub(crate) fn panels<D>(devices: &[D], notes: bool, panel: impl Fn(&D, Room) -> 
         )));
     }
     if devices.is_empty() {
-        panels.push(remark("no GPU memory was allocated while recording"));
+        panels.push(remark(NOTHING));
     }
     panels
 }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 /// The maximum nesting depth of objects and arrays. PyTorch's is seven.
-const MAX_DEPTH: usize = 256;
+pub const MAX_DEPTH: usize = 256;
 
 /// Why reading stopped.
 #[derive(Debug, PartialEq, Eq)]
@@ -167,7 +167,7 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    fn scalar(&mut self, what: &str) -> Parsed<&'a [u8]> {
+    pub fn scalar(&mut self, what: &str) -> Parsed<&'a [u8]> {
         self.peek()?;
         let start = self.at;
         let rest = &self.bytes[start..];

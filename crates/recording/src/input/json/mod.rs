@@ -1,4 +1,4 @@
-//! JSON that `torch.profiler` writes, from a stream.
+//! JSON that `torch.profiler` writes, from a stream; and snapshots as JSON.
 //!
 //! In: the bytes of a trace or of a memory timeline. Out: [`Profile`] or [`MemoryTimeline`]. Only needed values are built:
 //! traces have hundreds of megabytes, and memory events are a small part of that.
@@ -8,6 +8,7 @@ pub mod devices;
 mod event;
 mod feed;
 mod parallel;
+pub mod snapshot;
 mod timeline;
 mod trace;
 

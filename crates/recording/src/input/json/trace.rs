@@ -18,6 +18,9 @@ use std::io::Read;
 
 /// How the names of Python functions written in C start.
 const BUILT_IN: &[u8] = b"<built-in ";
+/// What to do with a trace of `XProf`.
+const XPROF: &str = "an XProf trace of JAX or TensorFlow, which records operations but no memory; memviz reads files written by \
+                     jax.profiler.save_device_memory_profile";
 /// More bytes than any device has. Differences between smaller totals fit 63 bits.
 const TOO_MANY_BYTES: u64 = 1 << 60;
 
@@ -36,7 +39,9 @@ pub fn read<R: Read + Send>(feed: &mut Feed<R>, options: &ReadOptions) -> Result
     notes.bytes = feed.offset();
     notes.coarse_times = !reader.has_fractions && !reader.profile.memory.is_empty();
     if reader.profile.memory.is_empty() && !reader.has_memory_flag {
-        return Err(if reader.has_events {
+        return Err(if reader.is_of_xprof {
+            Error::Foreign(XPROF.to_owned())
+        } else if reader.has_events {
             Error::NoMemoryEvents
         } else {
             let message = if reader.has_nodes {
@@ -67,6 +72,8 @@ pub struct TraceReader {
     has_memory_flag: bool,
     /// Whether the file has the list that an execution trace has instead of events.
     has_nodes: bool,
+    /// Whether processes have the names that `XProf` gives them.
+    is_of_xprof: bool,
 }
 
 /// What the memory events of a trace contain, which depends on the release.
@@ -149,6 +156,7 @@ impl TraceReader {
         }
         self.has_events = true;
         feed.item("\"traceEvents\"", |cursor| cursor.expect(b'[', "an array of events"))?;
+        self.is_of_xprof = feed.look(|bytes| Some(names_xprof_device(bytes)))?.unwrap_or(false);
         let mut first = true;
         if threads > 1 {
             match parallel::read_events(feed, self, threads) {
@@ -358,6 +366,13 @@ impl TraceReader {
         self.last_thread = Some((id, thread));
         thread
     }
+}
+
+/// Whether the events begin as those of `XProf` do: with the names of devices as names of processes.
+fn names_xprof_device(events: &[u8]) -> bool {
+    const FIRST: usize = 512;
+    let first = &events[..events.len().min(FIRST)];
+    [&b"\"/device:"[..], b"\"/host:"].iter().any(|name| first.windows(name.len()).any(|window| window == *name))
 }
 
 pub fn skip(cursor: &mut Cursor<'_>) -> Parsed<()> {

@@ -29,15 +29,22 @@ pub fn assemble(decoded: DecodedPickle, entries: TraceEntries) -> Result<Snapsho
     };
     assembler.snapshot.notes = SourceNotes {
         bytes,
-        protocol,
+        protocol: Some(protocol),
         truncated_at: cut.map(|cut| cut.at).or(cut_behind),
         has_times: !assembler.findings.untimed,
         followed,
         ..SourceNotes::default()
     };
+    if assembler.is_profile_plot() {
+        return Err(Error::Foreign(PROFILE_PLOT.to_owned()));
+    }
     assembler.root(root)?;
     Ok(assembler.finish())
 }
+
+/// What to do with drawing data of `torch.cuda._memory_viz.profile_plot`: sizes of tensors, in invented segments.
+const PROFILE_PLOT: &str = "a page of profile_plot, which contains tensors of a torch.profiler profile instead of the allocator's blocks \
+                            and segments; memviz reads the same profile from export_chrome_trace, with profile_memory=True";
 
 /// The least bytes that a record takes in a file.
 const RECORD_BYTES: u64 = 16;
@@ -118,6 +125,15 @@ impl Assembler {
             }
         }
         Ok(())
+    }
+
+    /// Whether `profile_plot` made it: entries have a category, and segments no type.
+    fn is_profile_plot(&self) -> bool {
+        let strings = &self.findings.strings;
+        let has_category = |&(record, key): &(&str, Option<StrId>)| {
+            record == "trace entry" && key.is_some_and(|key| strings.get(key) == "category")
+        };
+        self.findings.unknown_keys.keys().any(has_category) && !strings.contains("segment_type")
     }
 
     /// Reads facts about the ring buffer, which may be next to the settings or among them.

@@ -35,6 +35,10 @@ pub struct Ledger<'a> {
     reserved: Vec<u32>,
     reserved_total: i64,
     total: i64,
+    /// Whether the totals include memory that was freed while no profiler was watching.
+    has_stale_totals: bool,
+    /// Bytes of the totals that no block in the trace explains, if they may be stale; they are left out.
+    stale: i64,
     now_us: i64,
 }
 
@@ -55,8 +59,18 @@ impl<'a> Ledger<'a> {
             reserved: Vec::new(),
             reserved_total: 0,
             total: 0,
+            has_stale_totals: false,
+            stale: 0,
             now_us: 0,
         }
+    }
+
+    /// Leaves out what the totals contain and no block in the trace explains.
+    ///
+    /// `ProfiledCPUMemoryReporter` (`c10/core/CPUAllocator.cpp`) counts only while a profiler is on: it misses what was allocated
+    /// before, and keeps what is freed between two sessions.
+    pub fn with_stale_totals(self) -> Self {
+        Self { has_stale_totals: true, ..self }
     }
 
     /// Adds a device's events, in chronological order.
@@ -65,6 +79,7 @@ impl<'a> Ledger<'a> {
         for (event, stack) in events {
             self.now_us = base_ns.saturating_add(event.time_ns).div_euclid(1000);
             self.reserve(event.reserved, stack);
+            let event = &MemoryEvent { allocated: event.allocated.wrapping_sub(self.stale), ..*event };
             match event.kind {
                 MemoryKind::Change => self.change(event, stack),
                 MemoryKind::OutOfMemory => {
@@ -93,6 +108,7 @@ impl<'a> Ledger<'a> {
         }
         match u64::try_from(before).ok().and_then(|before| before.checked_sub(known)) {
             Some(0) => {}
+            Some(rest) if self.has_stale_totals => self.stale = rest as i64,
             Some(rest) => {
                 self.anonymous.push(self.allocations.len() as u32);
                 self.allocations.push(block(0, rest, 0));
@@ -101,6 +117,7 @@ impl<'a> Ledger<'a> {
             None => self.anomalies.add(AnomalyKind::TotalGap, None, 0),
         }
         self.baseline = self.allocations.len();
+        let before = before.wrapping_sub(self.stale);
         self.total = before;
         self.start = Counters { allocated: before, active: before, requested: before, reserved: first.reserved };
         self.reserved_total = first.reserved;

@@ -17,7 +17,9 @@ pub use timeline::convert_timeline;
 use super::history::{Completeness, History};
 use super::{AnomalyKind, Maximum, Metric, count};
 use crate::model::profile::{Profile, SpanKind};
-use crate::model::{Annotation, DeviceId, DeviceTrace, EntryContext, Snapshot, SourceNotes, Stage, Strings};
+use crate::model::{
+    Annotation, CPU_DEVICE, DeviceId, DeviceTrace, EntryContext, Snapshot, SourceNotes, Stage, Strings,
+};
 use enclosure::Enclosures;
 use frames::Frames;
 use ledger::Ledger;
@@ -41,11 +43,16 @@ pub fn convert(mut profile: Profile) -> (Snapshot, Vec<History>) {
         events.sort_by_key(|&event| profile.memory[event as usize].time_ns);
         let first_row = snapshot.entries.len();
         let mut ledger = Ledger::new(&mut snapshot.entries, context);
+        let while_profiling = device == CPU_DEVICE && !snapshot.notes.no_totals;
+        if while_profiling {
+            ledger = ledger.with_stale_totals();
+        }
         gaps::fill(&mut profile.memory, &events, &snapshot.notes);
         let events = events.iter().map(|&event| event as usize);
         ledger.write(events.map(|event| (&profile.memory[event], enclosures.stacks[event])), profile.base_time_ns);
         let mut history = close(ledger, device, first_row);
         history.completeness.no_totals = snapshot.notes.no_totals;
+        history.completeness.while_profiling = while_profiling;
         history.operators = enclosures.operators.of(device, |name| snapshot.strings.get(name).to_owned());
         finish(&mut snapshot, &mut history);
         histories.push(history);
