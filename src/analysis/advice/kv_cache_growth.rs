@@ -40,7 +40,10 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     let mut of_function = BTreeMap::new();
     for (stack, blocks) in (0u32..).map(StackId).zip(may_grow(device)) {
         let caches = caches(device, &blocks);
-        let Some(line) = device.sites().site_frame(stack).filter(|_| !caches.is_empty()) else { continue };
+        let Some(line) = device.sites().site_frame(stack).filter(|_| !caches.is_empty() && !is_of_layer(device, stack))
+        else {
+            continue;
+        };
         let Some(frame) = snapshot.stacks.frame(line) else { continue };
         let (first, all) =
             of_function.entry((frame.filename, frame.name)).or_insert_with(|| (line, Vec::<Cache>::new()));
@@ -75,6 +78,14 @@ fn may_grow(device: &Device<'_>) -> Vec<Vec<u32>> {
         }
     }
     blocks
+}
+
+/// Whether a layer of PyTorch computes what a stack allocates, such as logits of a prompt that gets longer.
+fn is_of_layer(device: &Device<'_>, stack: StackId) -> bool {
+    let (snapshot, sites) = (device.snapshot(), device.sites());
+    let mut python = snapshot.stacks.frame_ids(stack).iter().filter(|&&frame| sites.kind(frame).is_python());
+    let innermost = python.next().and_then(|&frame| snapshot.stacks.frame(frame));
+    innermost.is_some_and(|frame| snapshot.strings.get(frame.filename).contains("torch/nn/modules/"))
 }
 
 fn caches(device: &Device<'_>, blocks: &[u32]) -> Vec<Cache> {

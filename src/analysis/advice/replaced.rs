@@ -2,8 +2,8 @@
 //! call made.
 //!
 //! **Sign:** the stack of the free. `Module.__setattr__` frees what an attribute held since an earlier call of the model; a line that runs
-//! within a call frees what an earlier one has made, whose functions have returned; or the line that
-//! calls the model frees the keys and values of the previous call, none of which a later call has extended.
+//! within a call frees what an earlier one has made, whose functions have returned; or the line that calls the model frees many outputs
+//! of the previous call, or the keys and values of the previous call, none of which a later call has extended.
 //!
 //! **Fix:** do not store it, or pass `use_cache=False`; the line is the one that frees.
 //!
@@ -67,7 +67,8 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
         let mut samples = [0, seen.len() / 2, seen.len() - 1].into_iter();
         // A program may pass a few outputs on to the next call.
         let outputs = || calls.all.iter().map(|call| made_in(&seen, call)).max().unwrap_or(0);
-        if keeper == Keeper::Outputs && outputs() < LEAST_OUTPUTS {
+        let has_graph = || of_instant(calls, seen[0].made.born).is_some_and(|call| calls.keeps_graph(device, call));
+        if keeper == Keeper::Outputs && (outputs() < LEAST_OUTPUTS || has_graph()) {
             return None;
         }
         let is_wanted = |block: &Block<'_>| is_set_anew(device, block) && !is_read(device, line, &block.made);
