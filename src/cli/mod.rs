@@ -35,6 +35,10 @@ use std::ffi::OsString;
 use std::num::{IntErrorKind, ParseIntError};
 use std::path::Path;
 
+/// Options of every command that may also precede it, without a value and with one.
+const FLAGS: [&str; 3] = ["-q", "--quiet", "--no-limit"];
+const WITH_VALUE: [&str; 4] = ["--color", "--max-memory", "--threads", "--device"];
+
 /// The command in `arguments`. Limits in them apply before any argument is used.
 fn parse(arguments: Vec<OsString>, enforce: fn(Limits)) -> Result<Box<dyn Run>, clap::Error> {
     let arguments = with_metadata_key(arguments);
@@ -75,6 +79,26 @@ fn with_metadata_key(arguments: Vec<OsString>) -> Vec<OsString> {
         }
     }
     expanded
+}
+
+/// Moves options that every command has behind the command or file: `memviz --color never FILE`.
+fn with_options_behind(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let mut place = 1;
+    while let Some(argument) = arguments.get(place) {
+        let text = argument.to_str().unwrap_or_default();
+        let has_value = text.split_once('=').is_some_and(|(name, _)| WITH_VALUE.contains(&name));
+        if has_value || FLAGS.contains(&text) {
+            place += 1;
+        } else if WITH_VALUE.contains(&text) {
+            place += 2;
+        } else {
+            break;
+        }
+    }
+    if arguments.get(place).is_some_and(|argument| !argument.to_string_lossy().starts_with('-')) {
+        arguments[1..=place].rotate_right(1);
+    }
+    arguments
 }
 
 /// Adds the command if a file takes its place: `memviz FILE` means triage, `memviz FILE --open` the page, and several files,
@@ -122,7 +146,7 @@ pub fn run_unlimited(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
 }
 
 fn run_within(arguments: impl IntoIterator<Item = OsString>, enforce: fn(Limits)) -> Outcome {
-    let arguments = with_command(arguments.into_iter().collect());
+    let arguments = with_command(with_options_behind(arguments.into_iter().collect()));
     let command = match parse(arguments.clone(), enforce) {
         Ok(command) => command,
         Err(error) => return refuse(&error, arguments.get(1)),
@@ -166,6 +190,13 @@ fn refuse(error: &clap::Error, command: Option<&OsString>) -> Outcome {
         complain(&format!(
             "expected one recording, found a second one: {argument}; to compare two recordings, run memviz diff; to compare more, run memviz ranks"
         ));
+        return Outcome::Failed;
+    }
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg)
+        && COMMANDS.iter().any(|entry| entry.name == argument)
+    {
+        complain(&format!("expected the command before the file: memviz {argument} FILE"));
         return Outcome::Failed;
     }
     if let Some(option) = misplaced_option(error, command) {

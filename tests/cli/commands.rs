@@ -660,3 +660,13 @@ fn texts(list: &Value) -> Vec<&str> {
 fn sum(rows: &[Value], key: &str) -> i64 {
     rows.iter().map(|row| row[key].as_i64().unwrap()).sum()
 }
+
+#[test]
+fn common_options_may_precede_the_command_or_file() {
+    let tiny = fixture("tiny");
+    let told = memviz(&[&tiny, "--color", "never", "-q"]).stdout;
+    assert_eq!(memviz(&["--color", "never", "-q", &tiny]).stdout, told);
+    assert_eq!(memviz(&["-q", "--color=never", "triage", &tiny]).stdout, told);
+    memviz(&["--output", "x.svg", &tiny]).expect_error("expected a command or FILE before --output");
+    memviz(&[&tiny, "peak"]).expect_error("expected the command before the file: memviz peak FILE");
+}

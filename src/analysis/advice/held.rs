@@ -136,10 +136,16 @@ fn mistake(device: &Device<'_>, calls: &ModelCalls, block: &Block<'_>) -> Option
     is_output.then(|| (Mistake::Output, variable.variable.clone()))
 }
 
-/// Whether a module's attribute or an element of a global dictionary holds a block: a call sets it, and another one sets it again.
+/// Whether an attribute or an element of a global dictionary holds a block: a call sets it, and another one sets it again.
 fn is_stored(holder: &HeldBy) -> bool {
     let is_element = holder.root == "global" && !holder.library && holder.path.ends_with(']');
-    holder.kind == HolderKind::Variable && (!holder.module.is_empty() || is_element)
+    let is_attribute = !holder.module.is_empty() || !holder.library && is_of_object(holder);
+    holder.kind == HolderKind::Variable && (is_attribute || is_element)
+}
+
+/// Whether it is an attribute of an object that `self` refers to.
+fn is_of_object(holder: &HeldBy) -> bool {
+    holder.path.contains("self.") && !holder.path.ends_with(']')
 }
 
 /// The path that the blocks of a group share: that of the dictionary for its elements.
@@ -207,6 +213,7 @@ fn finding<'a>(
     let most = most_at_once(blocks.iter().map(|block| &block.made));
     let name = path.rsplit_once('.').map_or(path, |(_, name)| name);
     let object = holders().find(is_it).map_or("", |holder| holder.module.as_str());
+    let owner = if object.is_empty() { path.to_owned() } else { format!("{path} ({object})") };
     let (change, evidence, code) = match mistake {
         Mistake::Exception
             if holders().any(|holder| holder.root == "exception" && holder.path.starts_with("exception")) =>
@@ -224,14 +231,14 @@ fn finding<'a>(
             format!("{path} holds exceptions, whose tracebacks keep {most} of the functions that failed"),
             vec!["failures.append(repr(error))  # or error.with_traceback(None)".to_owned()],
         ),
-        Mistake::Attribute if object.is_empty() => (
+        Mistake::Attribute if object.is_empty() && !holders().filter(is_it).any(|holder| is_of_object(holder)) => (
             format!("clear {name} once a step has used what it holds"),
             format!("{path} holds {most} that every call makes anew, until the next call replaces it"),
             vec![format!("{name}.clear()  # after backward; or store what is needed with .detach().cpu()")],
         ),
         Mistake::Attribute => (
             format!("do not keep the result of each call in the attribute {name}"),
-            format!("{path} ({object}) holds {most} that every call makes anew, until the next call replaces it"),
+            format!("{owner} holds {most} that every call makes anew, until the next call replaces it"),
             vec![format!("self.{name} = None  # once it has been used; or store what is needed with .detach().cpu()")],
         ),
         Mistake::Output => (

@@ -24,6 +24,8 @@ const TIMES_OTHERS: u64 = 4;
 const LEAST_TOKENS: u64 = 16;
 /// Least size of the logits of a token, in bytes: a mean or a loss is smaller.
 const LEAST_READ: u64 = 2048;
+/// How many entries before a call may be those of its inputs and targets.
+const LOOKED_AT: u32 = 512;
 /// Outputs are reported from 1/N of the peak on.
 const PART_OF_PEAK: u64 = 20;
 
@@ -86,6 +88,15 @@ impl Logits {
         let read = next?.1.requested;
         let twice = output.requested.checked_mul(2)?;
         let is_of_token = read >= LEAST_READ && twice.is_multiple_of(read) && twice / read >= 2 * LEAST_TOKENS;
+        // Indices or losses of all tokens, such as of an argmax: as many as tokens of an input or targets.
+        let before = born_in(device, call.start.saturating_sub(LOOKED_AT), output.freed);
+        let of_tokens = |(index, made): (u32, Allocation)| {
+            let is_plain = device.roles().role(device.track.stack_of(index as usize)) == Role::Plain;
+            is_plain && made.born < output.born && made.freed > call.end && [read, read * 2].contains(&made.requested)
+        };
+        if before.map(of_tokens).any(|is_it| is_it) {
+            return None;
+        }
         let is_read_once = born_in(device, call.end, output.freed).all(|block| is_smaller(&block));
         (is_of_token && is_read_once && others.iter().all(is_smaller)).then_some(Self {
             blocks,

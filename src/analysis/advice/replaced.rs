@@ -17,7 +17,7 @@ use super::variables::frame_of_function;
 use super::without_backward::is_cached;
 use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
-use crate::facts::training::{Category, Role};
+use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::replay::{Allocation, History, Instant, Metric, NEVER};
@@ -40,7 +40,13 @@ enum Keeper {
     Attribute,
     /// An attribute of another object, or an element of a container: the functions of an earlier call have returned.
     Stored,
+    /// The same, if the function that frees has returned in between.
+    Returned,
     Cache,
+    /// A variable holds keys and values while a model is trained.
+    CacheInTraining,
+    /// A backward hook stores a gradient.
+    Hook,
     /// A variable holds an object with many outputs, such as the hidden states of all layers.
     Outputs,
 }
@@ -48,17 +54,18 @@ enum Keeper {
 /// One finding for each line that frees.
 pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     let (device, calls) = (evidence.device, evidence.calls());
-    // Walks over references say more.
-    if !device.phases().frees_tell || device.held().is_some() {
+    if !device.phases().frees_tell {
         return Vec::new();
     }
+    // Walks over references say more of the others.
+    let is_asked = |keeper: Keeper| device.held().is_none() || matches!(keeper, Keeper::Hook | Keeper::CacheInTraining);
     let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0) as u64;
     let large = (0..).zip(device.history().allocations.iter().copied());
     let large = large.filter(|(_, made)| made.size >= peak / PART_OF_BLOCK && made.freed != NEVER);
     let mut groups: IndexMap<(Keeper, FrameId), Vec<Block<'_>>> = IndexMap::new();
     for (index, made) in large {
         let block = Block { index, made, holders: Vec::new() };
-        if let Some(group) = keeper(device, calls, &block) {
+        if let Some(group) = keeper(device, calls, &block).filter(|(keeper, _)| is_asked(*keeper)) {
             groups.entry(group).or_default().push(block);
         }
     }
@@ -71,11 +78,17 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
         if keeper == Keeper::Outputs && (outputs() < LEAST_OUTPUTS || has_graph()) {
             return None;
         }
-        let is_wanted = |block: &Block<'_>| is_set_anew(device, block) && !is_read(device, line, &block.made);
-        if keeper != Keeper::Cache && !samples.all(|place| is_wanted(seen[place])) {
+        let is_left = (keeper == Keeper::Returned).then(|| Left::of(device, line));
+        let is_wanted = |block: &Block<'_>| {
+            is_set_anew(device, block)
+                && !is_read(device, line, &block.made)
+                && is_left.as_ref().is_none_or(|left| left.within(&block.made))
+        };
+        let is_known = matches!(keeper, Keeper::Cache | Keeper::CacheInTraining | Keeper::Hook);
+        if !is_known && !samples.all(|place| is_wanted(seen[place])) {
             return None;
         }
-        let others = alike(device, calls, &seen);
+        let others = if keeper == Keeper::Hook { Vec::new() } else { alike(device, calls, &seen) };
         let blocks: Vec<&Block<'_>> = seen.iter().copied().chain(&others).collect();
         let most = most_at_once(blocks.iter().map(|block| &block.made));
         (most.0 >= peak / NOTABLE_PART).then(|| finding(device, calls, keeper, line, &blocks, most)).flatten()
@@ -100,23 +113,75 @@ pub(super) fn is_stored(device: &Device<'_>, calls: &ModelCalls, index: u32, mad
 /// What has kept a block until a later call, and the line that replaced it.
 fn keeper(device: &Device<'_>, calls: &ModelCalls, block: &Block<'_>) -> Option<(Keeper, FrameId)> {
     let (index, made) = (block.index as usize, &block.made);
-    let call = of_instant(calls, made.born).filter(|call| made.born <= call.end && call.until < made.freed)?;
-    let of_model = [Category::Parameter, Category::Gradient, Category::OptimizerState, Category::ModelState];
-    if of_model.contains(&device.categories().get(index).category) {
+    let of_model = [Category::Parameter, Category::OptimizerState, Category::ModelState];
+    let category = device.categories().get(index).category;
+    if of_model.contains(&category) {
         return None;
     }
     let stack = device.track.stack(History::entry_before(made.freed)?);
     let line = device.sites().site_frame(stack).filter(|&line| device.sites().is_own(line))?;
     let by = freed_by(device, stack)?;
+    let pass = |instant: Instant| {
+        let span = device.phases().span(History::entry_before(instant)?)?;
+        (span.phase == Phase::Backward).then_some(span.start)
+    };
+    if let Some(first) = pass(made.born) {
+        let is_hook = |&later: &Instant| later > first && by == line && is_run_by_autograd(device, stack);
+        return pass(made.freed).filter(is_hook).map(|_| (Keeper::Hook, line));
+    }
+    let call = of_instant(calls, made.born).filter(|call| made.born <= call.end && call.until < made.freed)?;
+    if category == Category::Gradient {
+        return None;
+    }
     if is_assignment(device, by) {
         return Some((Keeper::Attribute, line));
     }
     if by == line && is_within_call(device, calls, made.freed, stack) {
         return Some((Keeper::Stored, line));
     }
-    let is_of_call = device.roles().role(stack) == Role::Plain && line == call.line && call.backward.is_none();
+    if device.roles().role(stack) != Role::Plain || call.backward.is_some() {
+        return None;
+    }
     let is_cached = is_cached(device, device.track.stack_of(index));
-    is_of_call.then_some((if is_cached { Keeper::Cache } else { Keeper::Outputs }, line))
+    let keeper = if (is_cached || category == Category::KvCache) && trained_within(calls, made).is_some() {
+        Keeper::CacheInTraining
+    } else if line != call.line {
+        Keeper::Returned
+    } else if is_cached {
+        Keeper::Cache
+    } else {
+        Keeper::Outputs
+    };
+    (by == line || keeper != Keeper::Returned).then_some((keeper, line))
+}
+
+/// The first call whose backward pass runs while a block is live.
+fn trained_within<'c>(calls: &'c ModelCalls, made: &Allocation) -> Option<&'c ModelCall> {
+    let mut later = calls.all.iter().filter(|call| call.start >= made.born);
+    later.find(|call| call.backward.as_ref().is_some_and(|pass| pass.end < made.freed))
+}
+
+/// Which stacks have left the function of a line.
+struct Left<'d, 'a> {
+    device: &'d Device<'a>,
+    has_left: Vec<bool>,
+}
+
+impl<'d, 'a> Left<'d, 'a> {
+    fn of(device: &'d Device<'a>, line: FrameId) -> Self {
+        let has_left = |stack: u32| {
+            let stack = StackId(stack);
+            device.sites().has_python(stack) && frame_of_function(device, stack, line).is_none()
+        };
+        let has_left = (0..device.snapshot().stacks.len() as u32).map(has_left).collect();
+        Self { device, has_left }
+    }
+
+    /// Whether another function runs while a block is live: its function has returned.
+    fn within(&self, made: &Allocation) -> bool {
+        (made.born..made.freed.min(self.device.track.entries()))
+            .any(|entry| self.has_left.get(self.device.track.stack(entry).index()).copied().unwrap_or(false))
+    }
 }
 
 /// Whether the function that replaces a block has read it, as a memory of earlier tokens: before that line, it made a block that
@@ -147,6 +212,14 @@ fn is_within_call(device: &Device<'_>, calls: &ModelCalls, freed: Instant, stack
     let call = later.map(|place| &calls.all[place]).filter(|call| freed <= call.end);
     let frames = device.snapshot().stacks.frame_ids(stack);
     call.is_some_and(|call| frames.iter().position(|&frame| frame == call.line).is_some_and(|depth| depth > 0))
+}
+
+/// Whether a backward pass runs a function, such as a hook: the threads of autograd have none of the program's frames below it.
+fn is_run_by_autograd(device: &Device<'_>, stack: StackId) -> bool {
+    let (snapshot, sites) = (device.snapshot(), device.sites());
+    let frames = snapshot.stacks.frame_ids(stack).iter().filter(|&&frame| sites.kind(frame).is_python());
+    let mut frames = frames.filter_map(|&frame| snapshot.stacks.frame(frame)).peekable();
+    frames.peek().is_some() && frames.all(|frame| snapshot.strings.get(frame.name) != "<module>")
 }
 
 /// The innermost Python frame of a stack.
@@ -200,6 +273,34 @@ fn finding(
         ..Lifetimes::default()
     };
     let (evidence, fix) = match keeper {
+        Keeper::Hook => {
+            let done = |block: &Block<'_>| Some(device.phases().span(History::entry_before(block.made.born)?)?.end);
+            let mut lives = ends(&done);
+            // Autograd frees most gradients earlier.
+            lives.at_least = true;
+            let change = "do not keep the gradients of each backward pass where this line stores them";
+            let code = ["# store what is needed with .detach().cpu(), or a statistic of it"];
+            (
+                format!(
+                    "{most} of gradients of each backward pass stay alive until this line replaces them in the next one"
+                ),
+                Fix::new(change, code, lives),
+            )
+        }
+        Keeper::CacheInTraining => {
+            let trained = |block: &Block<'_>| trained_within(calls, &block.made).map(|call| call.start);
+            let change = "delete the cache of keys and values before training";
+            (
+                format!(
+                    "{most} of keys and values stay alive while the model is trained, until this line replaces them"
+                ),
+                Fix::new(
+                    change,
+                    ["del outputs  # all variables that refer to the cache, before the forward pass"],
+                    ends(&trained),
+                ),
+            )
+        }
         Keeper::Outputs => {
             let next = |block: &Block<'_>| of_instant(calls, block.made.born).map(|call| call.until);
             let at_once = |block: &Block<'_>| Some(returned(device, block.index, &block.made, false));
@@ -213,7 +314,7 @@ fn finding(
                 Fix::up_to(change, code, ends(&next), ends(&at_once), unknown),
             )
         }
-        Keeper::Attribute | Keeper::Stored => {
+        Keeper::Attribute | Keeper::Stored | Keeper::Returned => {
             // Backward may need what the attribute holds, or not.
             let at_latest = |block: &Block<'_>| {
                 let trained = of_instant(calls, block.made.born).filter(|call| call.backward.is_some());
