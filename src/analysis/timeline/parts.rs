@@ -43,7 +43,10 @@ pub struct Band {
     /// The category of its memory, if bands are sites or categories. A site may have several bands.
     pub category: Option<Category>,
     pub groups: usize,
+    /// Whether its label says that it is inferred.
     pub inferred: bool,
+    /// Whether any of its memory is in the group because of an inference, as in the rows of a peak.
+    pub has_inferred: bool,
     pub bytes: Vec<u64>,
     pub bytes_there: u64,
     pub blocks_there: u64,
