@@ -151,6 +151,20 @@ fn unknown_counters_are_empty() {
     assert_eq!(cells[3], "", "{csv}");
 }
 
+/// A free that completes at once is not pending.
+#[test]
+fn pending_frees_have_a_line_in_the_picture() {
+    for (name, metric, is_drawn) in [
+        ("side_stream", "allocated", true),
+        ("side_stream", "active", false),
+        ("tiny", "allocated", false),
+        ("gpt_train", "allocated", false),
+    ] {
+        let picture = memviz(&["timeline", &fixture(name), "--x", "entry", "--metric", metric, "-o", "-"]).stdout;
+        assert_eq!(picture.contains("active, with pending frees"), is_drawn, "{name}: {metric}");
+    }
+}
+
 #[test]
 fn what_means_nothing_is_refused() {
     let tiny = fixture("tiny");

@@ -100,6 +100,14 @@ pub struct Run {
     pub peak: i64,
 }
 
+impl DeviceTimeline {
+    /// Whether the curve is that of allocated memory, and more is active: blocks whose free is pending.
+    pub fn has_pending_frees(&self) -> bool {
+        let is_more = |column: &Column| column.max_active > column.counters.allocated;
+        self.peak.metric == Metric::Allocated && self.columns.iter().any(is_more)
+    }
+}
+
 impl TimelineReport {
     /// Samples every device.
     ///

@@ -30,6 +30,9 @@ pub struct Column {
     /// The instant; that of the previous column if nothing happens in this one.
     pub instant: Instant,
     pub counters: Counters,
+    /// The highest `active` of the period, which may be at another instant. Blocks whose free completes at the next entry do
+    /// not count: only another stream delays a free.
+    pub max_active: i64,
     /// The highest `reserved` of the period, which may be at another instant.
     pub max_reserved: i64,
 }
