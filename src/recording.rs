@@ -15,7 +15,7 @@ use crate::analysis::oom::{OomOptions, OomReport};
 use crate::analysis::overview::Overview;
 use crate::analysis::peak::{PeakOptions, PeakReport};
 use crate::analysis::simulate::{SimulateOptions, SimulateReport};
-use crate::analysis::timeline::{TimelineOptions, TimelineReport};
+use crate::analysis::timeline::{CurveOptions, CurveReport, TimelineOptions, TimelineReport};
 use crate::analysis::triage::{TriageOptions, TriageReport};
 use crate::error::{Error, Result};
 use crate::facts::device::Devices;
@@ -112,6 +112,12 @@ impl Recording {
     pub fn timeline(&self, options: &TimelineOptions) -> Result<TimelineReport> {
         self.require_history("timeline")?;
         TimelineReport::of(&self.devices(), options)
+    }
+
+    /// The same as data: counters and groups at the highest instant of each part of the history.
+    pub fn curve(&self, options: &CurveOptions) -> Result<CurveReport> {
+        self.require_history("timeline")?;
+        CurveReport::of(&self.devices(), options)
     }
 
     pub fn flame(&self, options: &FlameOptions) -> Result<FlameReport> {

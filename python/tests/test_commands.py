@@ -47,8 +47,17 @@ QUESTIONS: dict[str, list[tuple[list[Path], dict[str, Any]]]] = {
     ],
     "diff": [([GPT, LATER], {"top": 5})],
     "check": [([GPT, LATER], {"max_peak": "4GiB", "max_leak": "1MiB"}), ([fixture("ring")], {"max_peak": "10GiB"})],
+    "timeline": [([GPT], {"by": "category"}), ([OOM], {"points": 50})],
     "ranks": [(RANKS, {}), ([GPT, FIXTURES / "README.md"], {})],
 }
+
+#: Functions that are not named like their command.
+NAMED = {"timeline": "curve"}
+
+
+def function(command: str) -> Any:
+    """Return the function that gives the answer of a command."""
+    return getattr(torch_memviz, NAMED.get(command, command))
 
 
 def commands() -> list[str]:
@@ -99,7 +108,7 @@ def test_a_function_gives_what_json_says(command: str) -> None:
             value, end = json.JSONDecoder().raw_decode(text)
             values.append(value)
             text = text[end:]
-        answer = getattr(torch_memviz, command)(*paths, **options)
+        answer = function(command)(*paths, **options)
         found = plain(answer) if isinstance(answer, Answers) else [plain(answer)]
         assert values
         assert found == without_optional_null(found, values)
@@ -108,13 +117,13 @@ def test_a_function_gives_what_json_says(command: str) -> None:
 def test_every_command_has_a_function() -> None:
     assert sorted(commands()) == sorted(QUESTIONS)
     for command in commands():
-        assert inspect.getdoc(getattr(torch_memviz, command))
+        assert inspect.getdoc(function(command))
 
 
 @pytest.mark.parametrize("command", sorted(set(QUESTIONS) - {"check"}))
 def test_an_answer_is_a_table(command: str) -> None:
     paths, options = QUESTIONS[command][0]
-    answer: Answer = getattr(torch_memviz, command)(*paths, **options)
+    answer: Answer = function(command)(*paths, **options)
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
     line = [str(binary()), command, "--format=csv", *flags, *map(str, paths)]
     said = subprocess.run(line, capture_output=True, encoding="utf-8", check=False).stdout
@@ -125,7 +134,7 @@ def test_an_answer_is_a_table(command: str) -> None:
 @pytest.mark.parametrize("command", sorted(QUESTIONS))
 def test_a_notebook_shows_the_table_of_each_answer(command: str) -> None:
     for paths, options in QUESTIONS[command]:
-        answer: Answer = getattr(torch_memviz, command)(*paths, **options)
+        answer: Answer = function(command)(*paths, **options)
         shown = answer._repr_html_()
         expected = min(len(answer.to_rows()), SHOWN_ROWS)
         assert shown.count("<tr>") == (expected + 1 if expected else 0)
@@ -248,12 +257,13 @@ def test_an_answer_prints_what_the_command_does() -> None:
     assert "GiB</td>" in shown
     assert torch_memviz.fragmentation(GPT).picture().svg.lstrip().startswith("<svg")
     assert "failed" in str(torch_memviz.check(GPT, max_peak="4GiB"))
+    assert str(torch_memviz.curve(GPT, points=5)).startswith("device,entry,time_us,")
 
 
 @pytest.mark.parametrize("command", sorted(QUESTIONS))
 def test_an_answer_has_a_picture_or_says_what_has_one(command: str) -> None:
     paths, options = QUESTIONS[command][0]
-    answer: Answer = getattr(torch_memviz, command)(*paths, **options)
+    answer: Answer = function(command)(*paths, **options)
     if "svg" in subprocess.run([binary(), command, "--help"], capture_output=True, encoding="utf-8").stdout:
         assert answer.picture().svg.lstrip().startswith("<svg")
     else:

@@ -37,6 +37,7 @@ ANSWERS: dict[str, list[tuple[str, ...]]] = {
     "check": [CHECK],
     "ranks": [()],
     "triage": [()],
+    "timeline": [("--by=category", "--points=40"), ("--to=entry:2",)],
 }
 
 #: Keys that are optional in answers, and objects whose keys depend on the recording.

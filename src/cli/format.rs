@@ -19,7 +19,7 @@ pub trait Format: ValueEnum + PartialEq {
 
     /// Why a terminal cannot show it; `None` if it can.
     fn not_for_terminals(&self) -> Option<&'static str> {
-        self.picture().map(|_| "a terminal cannot show pictures")
+        self.picture().map(|_| NO_PICTURES)
     }
 
     /// The kind of picture, which no terminal can show.
@@ -27,6 +27,10 @@ pub trait Format: ValueEnum + PartialEq {
         None
     }
 }
+
+const NO_PICTURES: &str = "a terminal cannot show pictures";
+#[cfg(feature = "parquet")]
+const NO_TABLES: &str = "a terminal cannot show tables for databases";
 
 const TEXT: &[&str] = &["txt", "text", "log"];
 const JSON: &[&str] = &["json"];
@@ -221,6 +225,71 @@ impl Format for CheckFormat {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimelineFormat {
+    Picture(PictureFormat),
+    Csv,
+    Json,
+    /// As [`AnswerFormat::JsonAndCsv`].
+    JsonAndCsv,
+    #[cfg(feature = "parquet")]
+    Parquet,
+}
+
+impl ValueEnum for TimelineFormat {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[
+            Self::Picture(PictureFormat::Svg),
+            Self::Picture(PictureFormat::Png),
+            Self::Csv,
+            Self::Json,
+            Self::JsonAndCsv,
+            #[cfg(feature = "parquet")]
+            Self::Parquet,
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::Picture(format) => format.to_possible_value(),
+            Self::Csv => Some(PossibleValue::new("csv").help("A row for each group at each point")),
+            Self::Json => Some(PossibleValue::new("json").help("The same as an object")),
+            Self::JsonAndCsv => AnswerFormat::JsonAndCsv.to_possible_value(),
+            #[cfg(feature = "parquet")]
+            Self::Parquet => Some(PossibleValue::new("parquet").help("The same as a table for databases")),
+        }
+    }
+}
+
+impl Format for TimelineFormat {
+    const USUAL: Option<Self> = Some(Self::Picture(PictureFormat::Svg));
+
+    fn extensions(&self) -> &'static [&'static str] {
+        match self {
+            Self::Picture(format) => format.extensions(),
+            Self::Csv => CSV,
+            Self::Json | Self::JsonAndCsv => JSON,
+            #[cfg(feature = "parquet")]
+            Self::Parquet => PARQUET,
+        }
+    }
+
+    fn not_for_terminals(&self) -> Option<&'static str> {
+        match self {
+            #[cfg(feature = "parquet")]
+            Self::Parquet => Some(NO_TABLES),
+            format => format.picture().map(|_| NO_PICTURES),
+        }
+    }
+
+    fn picture(&self) -> Option<PictureFormat> {
+        match self {
+            Self::Picture(format) => Some(*format),
+            _ => None,
+        }
+    }
+}
+
 /// What a recording can be written as for another program.
 #[cfg(feature = "export")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -325,7 +394,7 @@ impl Format for RanksFormat {
             Self::Answer(answer) => answer.not_for_terminals(),
             Self::Prometheus => None,
             #[cfg(feature = "parquet")]
-            Self::Parquet => Some("a terminal cannot show tables for databases"),
+            Self::Parquet => Some(NO_TABLES),
         }
     }
 

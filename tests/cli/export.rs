@@ -297,14 +297,14 @@ fn a_profile_is_not_a_recording() {
 }
 
 /// Answers of the database to queries in a folder: a row of numbers and texts each.
-fn duckdb(folder: &TempDir, queries: &[&str]) -> Vec<Vec<Vec<Value>>> {
+pub fn duckdb(folder: &TempDir, queries: &[&str]) -> Vec<Vec<Vec<Value>>> {
     const ASK: &str = "import duckdb, json, sys\nprint(json.dumps([duckdb.execute(query).fetchall() for query in sys.argv[1:]], default=lambda it: int(it) if hasattr(it, '__int__') else str(it)))";
     let run = Command::new("python3").args(["-c", ASK]).args(queries).current_dir(folder.path()).output().unwrap();
     assert!(run.status.success(), "{queries:?}: {}", String::from_utf8_lossy(&run.stderr));
     serde_json::from_slice(&run.stdout).unwrap()
 }
 
-fn has_duckdb() -> bool {
+pub fn has_duckdb() -> bool {
     is_there("python3", &["-c", "import duckdb"], REQUIRE_DUCKDB)
 }
 

@@ -5,6 +5,8 @@ mod blocks;
 mod categories;
 mod check;
 mod commands;
+#[cfg(all(feature = "firefox", feature = "parquet", feature = "perfetto", feature = "pprof", feature = "speedscope"))]
+mod curve;
 mod diff;
 #[cfg(feature = "view")]
 mod engine;

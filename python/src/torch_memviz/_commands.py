@@ -116,6 +116,11 @@ def timeline(path: Input, **options: Unpack[_options.TimelineOptions]) -> Pictur
     return Picture(_run("timeline", [path], options, "svg"))
 
 
+def curve(path: Input, **options: Unpack[_options.TimelineOptions]) -> answers.TimelineAnswer:
+    """Return memory over time as data: `curve(path, by="category", points=500).to_pandas()`."""
+    return _answer(answers.TimelineAnswer, "timeline", [path], options)
+
+
 def flamegraph(path: Input, **options: Unpack[_options.FlamegraphOptions]) -> Picture:
     """Draw live bytes by call stack."""
     return Picture(_run("flamegraph", [path], options, "svg"))

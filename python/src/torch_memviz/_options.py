@@ -444,6 +444,7 @@ class TimelineOptions(TypedDict, total=False):
     each: Value | None
     from_: Value | None
     to: Value | None
+    points: int | None
     metric: Literal["allocated", "active", "requested", "reserved"] | None
     include: Value | Sequence[str | int] | None
     exclude: Value | Sequence[str | int] | None

@@ -31,6 +31,9 @@ LONG = ("stack", "complete_history", "anomalies", "by", "metric", "entry", "boun
 #: Commands that have only text and rows.
 WITHOUT_PICTURE = ("triage", "info", "peak", "blocks", "oom", "leaks", "ledger", "nsys", "check")
 
+#: Commands that have only a picture and rows.
+WITHOUT_TEXT = ("timeline",)
+
 
 class Answer:
     """The answer of a command, which converts to text, a table or a picture."""
@@ -76,7 +79,9 @@ class Answer:
         return Picture(self._as("svg"))
 
     def __str__(self) -> str:
-        """Return the text that the command prints."""
+        """Return the text that the command prints; for a curve, its rows as CSV."""
+        if self._csv is not None and self._asked is not None and self._asked[0] in WITHOUT_TEXT:
+            return self._csv.rstrip("\n")
         try:
             return self._as("text").rstrip("\n")
         except MemvizError as error:

@@ -890,6 +890,94 @@ class Counters:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CurveDevice:
+    """`memviz timeline`, one device."""
+
+    by: str
+    """What groups represent."""
+
+    complete_history: bool
+    """Whether this device's history is complete."""
+
+    device: int
+    """Device, -1 for pinned host memory, -2 for memory of the CPU."""
+
+    entries_per_point: int
+    """A point is the highest of this many consecutive entries; 1 if every entry is a point."""
+
+    groups: tuple[CurveGroup, ...]
+    """Groups, those that hold the most at the peak first."""
+
+    metric: str
+    """The selected counter, to which the groups add up at each point."""
+
+    notes: tuple[str, ...]
+    """What is missing, in words."""
+
+    peak_bytes: int
+    """Highest value of the selected counter, which is that of a point."""
+
+    points: tuple[CurvePoint, ...]
+    """Points, in the order of entries."""
+
+    bounds: dict[str, Bound] | None = None
+    """Counters that are not exact, as in the answer of `memviz peak`: an `upper` or `lower` bound, or `unknown`.
+    Left out when all are exact.
+    """
+
+    window: Window | None = None
+    """The part of the history that the points are from, if it is not the whole history."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveGroup:
+    """A group over time."""
+
+    bytes: tuple[int, ...]
+    """Bytes of the selected counter at each point."""
+
+    groups: int
+    """Number of groups in it: 1, except for `(other)`."""
+
+    inferred: bool
+    """Whether any of its memory is in the group because of an inference rather than a record."""
+
+    label: str
+    """The group, as in the rows of `memviz peak`; `(other)` for all that are not listed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvePoint:
+    """The counters after an entry."""
+
+    active_bytes: int | None
+    """Blocks in use until their free completes."""
+
+    allocated_bytes: int | None
+    """Blocks in use until their free is requested."""
+
+    annotations: tuple[str, ...]
+    """Open `record_function` ranges, outermost first."""
+
+    entry: int | None
+    """The entry, counted within the device's trace; null before the first entry."""
+
+    requested_bytes: int | None
+    """Bytes that callers requested, until the free completes; null if unknown, as for the other counters."""
+
+    reserved_bytes: int | None
+    """Segments."""
+
+    step: int | None
+    """The step that contains the entry, counted from 1; null outside of steps, and if the recording does not show
+    them.
+    """
+
+    time_us: int | None
+    """Time of that entry since the epoch; null if the file has no times."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeviceComparison:
     """How CUDA devices compare, each at its own peak. Only present if the fullest device exceeds the mean by at
     least a tenth of its own memory.
@@ -4270,6 +4358,28 @@ class StrandedMemory:
     """Which line it is."""
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TimelineAnswer(Answer):
+    """The start of every answer."""
+
+    command: str
+    """The subcommand."""
+
+    devices: tuple[CurveDevice, ...]
+    """The answer, device by device."""
+
+    input: InputHead
+    """The file."""
+
+    schema_version: int
+    """Version of the keys: see `memviz schema`."""
+
+    comparison: DeviceComparison | None = None
+    """The comparison of CUDA devices. Left out if there are fewer than two, if they hardly differ, and if the
+    answer is not about peaks.
+    """
+
+
 @dataclass(frozen=True, kw_only=True)
 class TopRow:
     """The memory of a site."""
@@ -4497,4 +4607,5 @@ ANSWERS: dict[str, Any] = {
     "diff": DiffAnswer,
     "check": CheckOutcome,
     "ranks": RanksAnswer,
+    "timeline": TimelineAnswer,
 }

@@ -8,5 +8,5 @@ mod tracks;
 
 pub use lives::{DeviceLives, Life, LivesOptions, LivesReport};
 pub use samples::{DeviceSamples, Label, Sample, SamplesOptions, SamplesReport, Sums};
-pub use tables::{Table, TableColumn, TableName, Values, of_ranks};
+pub use tables::{Table, TableColumn, TableName, Values, of_curve, of_ranks};
 pub use tracks::{BlockSlice, COUNTERS, DeviceTracks, FailedRequest, Point, Slice, TracksOptions, TracksReport};

@@ -60,6 +60,7 @@ struct Pile {
     row: Option<usize>,
     /// Its bytes per step; 0 if it does not leak, or if another pile of the same row has them.
     leak: i64,
+    inferred: bool,
     /// Bytes times columns.
     area: u128,
     /// Bytes and blocks at the selected instant.
@@ -70,7 +71,7 @@ struct Pile {
 pub(super) fn bands(
     grouper: &Grouper<'_>,
     categories: Option<(&Categories, &Leaks)>,
-    columns: &[Column],
+    columns: &[Instant],
     (metric, instant): (Metric, Instant),
     top: usize,
 ) -> Vec<Band> {
@@ -91,6 +92,7 @@ pub(super) fn bands(
                 category: category(grouper.by, pile, head.map(|head| head.label.as_str())),
                 groups: 0,
                 inferred: head.is_some_and(|head| head.inferred),
+                has_inferred: false,
                 bytes: Vec::new(),
                 bytes_there: 0,
                 blocks_there: 0,
@@ -100,6 +102,7 @@ pub(super) fn bands(
         let band = &mut bands[index];
         band.leak = pile.row.map(|_| band.leak.unwrap_or(0).saturating_add(pile.leak));
         band.groups += 1;
+        band.has_inferred |= pile.inferred || named(pile).is_some_and(|(_, head)| head.inferred);
         band.bytes_there = band.bytes_there.wrapping_add(pile.bytes);
         band.blocks_there += pile.blocks;
         band_of_pile.push(index);
@@ -113,10 +116,10 @@ pub(super) fn bands(
 fn piles(
     groups: &mut Groups<'_>,
     categories: Option<(&Categories, &Leaks)>,
-    columns: &[Column],
+    columns: &[Instant],
     (metric, instant): (Metric, Instant),
 ) -> (Vec<Pile>, Vec<Stay>) {
-    let table = ColumnOf::new(columns.iter().map(|column| column.instant));
+    let table = ColumnOf::new(columns.iter().copied());
     let column_of = |instant| table.column(instant, columns.len());
     let is_there = |born, gone| born <= instant && instant < gone;
     let seen = |born, gone| column_of(born) < column_of(gone) || is_there(born, gone);
@@ -129,9 +132,10 @@ fn piles(
         let row = categories.and_then(|(_, leaks)| leaks.rows.get(&holder.index).copied());
         let index = *known.entry((group, category, row)).or_insert(piles.len());
         if index == piles.len() {
-            piles.push(Pile { group, category, row, leak: 0, area: 0, bytes: 0, blocks: 0 });
+            piles.push(Pile { group, category, row, leak: 0, inferred: false, area: 0, bytes: 0, blocks: 0 });
         }
         let pile = &mut piles[index];
+        pile.inferred |= groups.grouper.is_inferred(holder);
         let (from, to) = (column_of(holder.born), column_of(holder.gone));
         if from < to {
             pile.area = pile.area.saturating_add(u128::from(holder.bytes) * (to - from) as u128);
@@ -234,6 +238,7 @@ pub(super) fn inactive(columns: &[Column], there: &Counters) -> Band {
         category: None,
         groups: 0,
         inferred: false,
+        has_inferred: false,
         bytes: columns.iter().map(|column| inactive(&column.counters)).collect(),
         bytes_there: inactive(there),
         blocks_there: 0,

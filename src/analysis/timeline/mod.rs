@@ -7,6 +7,7 @@
 mod axis;
 mod bands;
 mod column_of;
+mod curve;
 mod focus;
 mod idle;
 mod parts;
@@ -14,6 +15,7 @@ mod sample;
 
 pub use axis::{Axis, Period, Shows};
 pub(crate) use column_of::ColumnOf;
+pub use curve::{CurveOptions, CurveReport, DeviceCurve, Point};
 pub(crate) use focus::peaks_or_failures;
 pub use parts::{Band, Column, INACTIVE, LEAKS, OomMark, Ribbon, XAxis};
 
@@ -98,6 +100,14 @@ pub struct Run {
     pub peak: i64,
 }
 
+impl DeviceTimeline {
+    /// Whether the curve is that of allocated memory, and more is active: blocks whose free is pending.
+    pub fn has_pending_frees(&self) -> bool {
+        let is_more = |column: &Column| column.max_active > column.counters.allocated;
+        self.peak.metric == Metric::Allocated && self.columns.iter().any(is_more)
+    }
+}
+
 impl TimelineReport {
     /// Samples every device.
     ///
@@ -123,10 +133,7 @@ impl TimelineReport {
         leaks: &LeakReport,
         options: &TimelineOptions,
     ) -> Result<Self> {
-        if options.peak.by.is_inclusive() {
-            let by = options.peak.by.name();
-            return Err(Error::Request(format!("groups by {by} overlap, so they cannot be stacked in a timeline")));
-        }
+        require_parts(options.peak.by)?;
         let first_time = recording.all().iter().filter_map(|device| device.track.times().first()).min();
         let origin = first_time.copied().unwrap_or(0);
         let of_device = |peak: DevicePeak| Some(Asked::of(recording.get(peak.device)?, peak, leaks, origin, options));
@@ -151,6 +158,15 @@ impl TimelineOptions {
         let PeakOptions { inference, devices, .. } = self.peak.clone();
         LeakOptions { inference, devices, ..LeakOptions::default() }.rows_alone(true)
     }
+}
+
+/// Refuses groups that overlap.
+fn require_parts(by: GroupBy) -> Result<()> {
+    if by.is_inclusive() {
+        let by = by.name();
+        return Err(Error::Request(format!("groups by {by} overlap, so they cannot be stacked in a timeline")));
+    }
+    Ok(())
 }
 
 struct Asked<'d, 'a> {
@@ -229,9 +245,10 @@ impl<'d, 'a> Asked<'d, 'a> {
             metric,
         );
         let top = options.peak.top.unwrap_or(usize::MAX);
+        let instants: Vec<Instant> = columns.iter().map(|column| column.instant).collect();
         let bands = || {
             let categories = options.has_categories().then(|| device.categories());
-            bands::bands(&grouper, categories.map(|all| (all, &leaks)), &columns, (metric, peak.instant), top)
+            bands::bands(&grouper, categories.map(|all| (all, &leaks)), &instants, (metric, peak.instant), top)
         };
         let run = || focus.as_ref().map(|focus| run(track, &peak, focus, (whole, &own), &axis, options.columns));
         let (mut bands, run) = parallel::join(bands, run);

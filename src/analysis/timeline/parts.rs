@@ -30,6 +30,9 @@ pub struct Column {
     /// The instant; that of the previous column if nothing happens in this one.
     pub instant: Instant,
     pub counters: Counters,
+    /// The highest `active` of the period, which may be at another instant. Blocks whose free completes at the next entry do
+    /// not count: only another stream delays a free.
+    pub max_active: i64,
     /// The highest `reserved` of the period, which may be at another instant.
     pub max_reserved: i64,
 }
@@ -43,7 +46,10 @@ pub struct Band {
     /// The category of its memory, if bands are sites or categories. A site may have several bands.
     pub category: Option<Category>,
     pub groups: usize,
+    /// Whether its label says that it is inferred.
     pub inferred: bool,
+    /// Whether any of its memory is in the group because of an inference, as in the rows of a peak.
+    pub has_inferred: bool,
     pub bytes: Vec<u64>,
     pub bytes_there: u64,
     pub blocks_there: u64,

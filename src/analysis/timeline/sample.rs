@@ -5,6 +5,7 @@ use super::focus::StepSpan;
 use super::idle::{Gap, common, gaps};
 use super::parts::{Column, OomMark, Ribbon, XAxis};
 use crate::facts::time::annotations::Annotations;
+use crate::model::Action;
 use crate::replay::{Instant, Metric, Track};
 
 #[derive(Clone, Debug)]
@@ -88,6 +89,14 @@ impl Scale {
     }
 }
 
+/// Whether an instant is between a request to free a block and its completion at the next entry.
+fn completes_next(track: Track<'_>, instant: Instant) -> bool {
+    let entries = [instant - 1, instant];
+    let addresses = || entries.map(|entry| track.entry(entry).map(|entry| entry.addr));
+    entries.map(|entry| track.action(entry)) == [Some(Action::FreeRequested), Some(Action::FreeCompleted)]
+        && addresses()[0] == addresses()[1]
+}
+
 /// Samples and other contents of a part of a history.
 pub(super) struct Sampled {
     pub columns: Vec<Column>,
@@ -99,7 +108,8 @@ impl Sampled {
     pub fn of(track: Track<'_>, metric: Metric, scale: &Scale, axis: &Axis, (from, to): (Instant, Instant)) -> Self {
         let times = track.times();
         let counters = track.counters_at(from);
-        let mut now = Column { instant: from, counters, max_reserved: counters.reserved };
+        let mut now =
+            Column { instant: from, counters, max_active: counters.allocated, max_reserved: counters.reserved };
         let mut highest = now;
         let count = axis.columns();
         let mut columns = Vec::with_capacity(count);
@@ -115,12 +125,16 @@ impl Sampled {
                 highest = now;
                 next_starts = axis.start_of(columns.len() + 1);
             }
-            now = Column { instant, counters: *counters, max_reserved: counters.reserved };
+            let held = if completes_next(track, instant) { now.counters.allocated } else { counters.allocated };
+            let max_active = counters.active.saturating_sub(held.saturating_sub(counters.allocated));
+            let max_reserved = counters.reserved;
+            now = Column { instant, counters: *counters, max_active, max_reserved };
+            let max_active = highest.max_active.max(now.max_active);
             let max_reserved = highest.max_reserved.max(now.max_reserved);
             if counters.get(metric) > highest.counters.get(metric) {
                 highest = now;
             }
-            highest.max_reserved = max_reserved;
+            (highest.max_active, highest.max_reserved) = (max_active, max_reserved);
             ooms.extend(OomMark::at(track, instant, x, counters));
         });
         while columns.len() < count {

@@ -255,6 +255,12 @@ impl Steps {
         !matches!(self.source, StepSource::Inferred { kind: IterationKind::Loop, .. })
     }
 
+    /// The step that contains an entry, counted from 1.
+    pub(crate) fn containing(&self, entry: u32) -> Option<usize> {
+        let step = self.ends.partition_point(|&end| end <= entry);
+        (step < self.ends.len()).then_some(step + 1)
+    }
+
     /// Number of steps.
     pub fn len(&self) -> usize {
         self.ends.len()

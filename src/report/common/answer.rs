@@ -70,6 +70,13 @@ struct Table<'a> {
     csv: Cow<'a, str>,
 }
 
+/// Writes CSV as an object with the key `csv`.
+pub(crate) fn table(csv: impl FnOnce(&mut dyn Write) -> io::Result<()>, out: &mut dyn Write) -> io::Result<()> {
+    let mut table = Vec::new();
+    csv(&mut table)?;
+    no_commands::write(&Table { csv: String::from_utf8_lossy(&table) }, out)
+}
+
 /// A format for answers with rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
@@ -105,10 +112,7 @@ impl AnswerFormat {
             Self::Markdown => answer.markdown(about, out),
             Self::JsonAndCsv => {
                 answer.json(about, out)?;
-                let mut table = Vec::new();
-                answer.csv(&mut table)?;
-                let table = Table { csv: String::from_utf8_lossy(&table) };
-                no_commands::write(&table, out)
+                table(|out| answer.csv(out), out)
             }
         }
     }

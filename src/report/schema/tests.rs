@@ -13,8 +13,9 @@ use crate::analysis::peak::PeakReport;
 use crate::analysis::ranks::RanksReport;
 use crate::analysis::simulate::SimulateReport;
 use crate::analysis::triage::TriageReport;
-use crate::report::Answer;
 use crate::report::check::words::CheckedInput;
+use crate::report::timeline::json as timeline;
+use crate::report::{Answer, Head};
 use crate::wire::SCHEMA_VERSION;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema, json_schema};
@@ -26,6 +27,10 @@ type Described = (&'static str, fn(&mut SchemaGenerator) -> Schema);
 const fn answer<A: Answer<Json: JsonSchema> + ?Sized>() -> Described {
     (A::COMMAND, |generator| generator.subschema_for::<A::Json>())
 }
+
+/// The curve is no [`Answer`]: for people, it is a picture.
+const CURVE: Described =
+    (timeline::COMMAND, |generator| generator.subschema_for::<Head<'static, timeline::CurveDevice<'static>>>());
 
 /// Every answer that is written as JSON. A new command is a new line.
 const ANSWERS: &[Described] = &[
@@ -44,6 +49,7 @@ const ANSWERS: &[Described] = &[
     answer::<DiffReport>(),
     answer::<[CheckedInput]>(),
     answer::<RanksReport>(),
+    CURVE,
 ];
 
 /// The schema of one command's answers, or of any command's, made from the types.

@@ -242,6 +242,10 @@ fn lines(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Line> {
     if let Some(oom) = failed {
         lines.push(plain(Mark::Square(palette::ALARM, false), "failed request", oom.requested, false));
     }
+    if device.has_pending_frees() {
+        let active = u64::try_from(device.peak.at.active).unwrap_or(0);
+        lines.push(plain(Mark::Line(palette::MUTED), "active, with pending frees", active, false));
+    }
     if device.peak.metric != Metric::Reserved && !device.peak.completeness.no_reserved {
         let reserved = u64::try_from(device.peak.at.reserved).unwrap_or(0);
         lines.push(plain(Mark::Line(palette::TEXT), "reserved", reserved, false));

@@ -1,5 +1,9 @@
-//! The pictures of `memviz timeline`.
+//! The pictures of `memviz timeline`, and its curve as data.
 
+#[cfg(feature = "plot")]
+pub(crate) mod csv;
+#[cfg(feature = "plot")]
+pub(crate) mod json;
 #[cfg(feature = "plot")]
 mod legend;
 #[cfg(feature = "plot")]

@@ -62,6 +62,7 @@ fn plot(device: &DeviceTimeline, stack: &Stack<'_>, room: Room) -> Picture {
     plot = plot.add(stack::draw(device, stack, &scale).set("shape-rendering", "crispEdges"));
     let area = Area { left: LEFT, top: 0, width: PLOT_WIDTH, height: PLOT_HEIGHT };
     plot = plot.add(Blob::new(chart::draw(area, NO_LABELS, scale.y, "", &[])));
+    plot = stack::pending(device, &scale).into_iter().fold(plot, Group::add);
     plot = plot.add(stack::reserved(device, &scale)).add(ticks::draw(device));
     plot = marks::draw(plot, device, &scale);
     let below = f64::from(PLOT_HEIGHT + chart::BELOW) + 6.0;

@@ -4,7 +4,7 @@ use super::scale::{Scale, column};
 use super::stacked::Stack;
 use super::{legend, names};
 use crate::analysis::timeline::DeviceTimeline;
-use crate::analysis::timeline::{Band, INACTIVE, LEAKS};
+use crate::analysis::timeline::{Band, Column, INACTIVE, LEAKS};
 use crate::facts::grouping::attribution::OTHER;
 use crate::facts::grouping::{BASELINE, NOT_RECORDED};
 use crate::model::bytes::Bytes;
@@ -146,9 +146,19 @@ fn decimal(tenths: i64) -> String {
 }
 
 pub(super) fn reserved(device: &DeviceTimeline, scale: &Scale) -> Path {
-    let edge: Vec<f64> = device.columns.iter().map(|column| scale.y(column.max_reserved as f64)).collect();
+    line(device, scale, |column| column.max_reserved).set("stroke", palette::TEXT.light)
+}
+
+/// The line of active memory, if it is above the bands.
+pub(super) fn pending(device: &DeviceTimeline, scale: &Scale) -> Option<Path> {
+    let draw = || line(device, scale, |column| column.max_active).set("stroke", palette::MUTED.light);
+    device.has_pending_frees().then(draw)
+}
+
+fn line(device: &DeviceTimeline, scale: &Scale, bytes: impl Fn(&Column) -> i64) -> Path {
+    let edge: Vec<f64> = device.columns.iter().map(|column| scale.y(bytes(column) as f64)).collect();
     let first = edge.first().copied().unwrap_or(f64::from(PLOT_HEIGHT));
-    Path::new().set("d", outline(&edge, first)).set("fill", "none").set("stroke", palette::TEXT.light)
+    Path::new().set("d", outline(&edge, first)).set("fill", "none")
 }
 
 /// All bands of a single instant side by side; the bottom of a stack is on the left.

@@ -8,13 +8,6 @@ use crate::facts::training::steps::Steps;
 use crate::model::Action;
 use crate::replay::{Allocation, Bound, Counters, History, Instant, Metric, NEVER};
 
-/// The step that an entry is in, counted from 1.
-fn step_of(steps: Option<&Steps>, entry: u32) -> Option<i64> {
-    let steps = steps?;
-    let step = steps.ends.partition_point(|&end| end <= entry);
-    (step < steps.ends.len()).then_some(step as i64 + 1)
-}
-
 fn steps_of<'d>(device: &'d Device<'_>) -> Option<&'d Steps> {
     device.steps().ok().filter(|steps| steps.are_steps())
 }
@@ -76,6 +69,7 @@ pub(super) fn allocations(device: &Device<'_>) -> Table {
         Column::maybe_text(name, groups.keys().map(|key| grouper.label(key, false)).collect(), of_row)
     };
     let steps = steps_of(device);
+    let step = |made: &Allocation| Some(steps?.containing(History::entry_before(made.born)?)? as i64);
     let has_times = track.has_times();
     let time = |instant: Instant| {
         let entry = History::entry_before(instant).filter(|_| has_times && instant != NEVER)?;
@@ -104,7 +98,7 @@ pub(super) fn allocations(device: &Device<'_>) -> Table {
             labels("site", GroupBy::Site),
             labels("category", GroupBy::Category),
             labels("phase", GroupBy::Phase),
-            Column::maybe("step", all.iter().map(|made| step_of(steps, History::entry_before(made.born)?))),
+            Column::maybe("step", all.iter().map(step)),
             Column::flags("live_at_peak", all.iter().map(|made| made.allocated_at(peak))),
             Column::flags("from_before", all.iter().map(Allocation::is_baseline)),
         ],

@@ -1,9 +1,11 @@
 //! A recording as tables, for databases: columns of numbers and texts that refer to one another by number.
 
+mod curve;
 mod device;
 mod ranks;
 mod shared;
 
+pub use curve::of_curve;
 pub use ranks::of_ranks;
 
 use crate::error::{Error, Result};
