@@ -64,7 +64,7 @@ fn usual_mistakes_are_one_line_that_names_the_fix() {
     for (args, fix) in [
         (&["peek", tiny] as &[&str], "'peak'"),
         (&["peak"], "<INPUT>"),
-        (&["--color", "never", tiny], "a command or FILE before --color"),
+        (&["--source", ".", tiny], "a command or FILE before --source"),
         (&["peak", "no/such.pickle"], "no/such.pickle: No such file"),
         (&["peak", folder], "memviz ranks"),
         (&["peak", tiny, tiny], "run memviz diff"),
