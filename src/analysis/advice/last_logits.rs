@@ -89,12 +89,12 @@ impl Logits {
         let twice = output.requested.checked_mul(2)?;
         let is_of_token = read >= LEAST_READ && twice.is_multiple_of(read) && twice / read >= 2 * LEAST_TOKENS;
         // Indices or losses of all tokens, such as of an argmax: as many as tokens of an input or targets.
-        let before = born_in(device, call.start.saturating_sub(LOOKED_AT), output.freed);
+        let mut before = born_in(device, call.start.saturating_sub(LOOKED_AT), output.freed);
         let of_tokens = |(index, made): (u32, Allocation)| {
             let is_plain = device.roles().role(device.track.stack_of(index as usize)) == Role::Plain;
             is_plain && made.born < output.born && made.freed > call.end && [read, read * 2].contains(&made.requested)
         };
-        if before.map(of_tokens).any(|is_it| is_it) {
+        if before.any(of_tokens) {
             return None;
         }
         let is_read_once = born_in(device, call.end, output.freed).all(|block| is_smaller(&block));

@@ -2,10 +2,11 @@
 //! call made.
 //!
 //! **Sign:** the stack of the free. `Module.__setattr__` frees what an attribute held since an earlier call of the model; a line that runs
-//! within a call frees what an earlier one has made, whose functions have returned; or the line that calls the model frees many outputs
-//! of the previous call, or the keys and values of the previous call, none of which a later call has extended.
+//! within a call, or that a returned function runs again, frees what an earlier call has made; a backward hook frees a gradient of the
+//! previous pass; a line frees keys and values after a model was trained meanwhile; or the line that calls the model frees many outputs
+//! of the previous call, or its keys and values, none of which a later call has extended.
 //!
-//! **Fix:** do not store it, or pass `use_cache=False`; the line is the one that frees.
+//! **Fix:** do not store it, delete it earlier, or pass `use_cache=False`; the line is the one that frees.
 //!
 //! **Figures** are simulated with blocks that end when the module that makes them returns, or with their backward pass.
 
