@@ -497,11 +497,11 @@ fn checkpoint_without_a_training_step_says_why() {
 /// peak.
 #[test]
 fn checkpoint_says_whether_the_peak_is_already_within_the_limit() {
-    let trace = "fixtures/traces/profiler_traces/cpu.trace.json.gz".to_owned();
     for (path, limit, is_within) in [
         (fixture("gpt_train"), "5GiB", true),
-        (trace.clone(), "7MiB", true),
-        (trace, "6MiB", false),
+        (fixture("gpt_train"), "4GiB", false),
+        // PyTorch counts CPU memory only while a profiler is on: the peak is a lower bound.
+        ("fixtures/traces/profiler_traces/cpu.trace.json.gz".to_owned(), "7MiB", false),
         (fixture("oom"), "7GiB", false),
     ] {
         let answer = |format: &str| memviz(&["checkpoint", "--fit", limit, "--format", format, &path]);

@@ -25,8 +25,7 @@ use clap::{Args, ValueEnum};
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz timeline snapshot.pickle -o timeline.svg --open", "the curve by line of code"),
-    ("memviz timeline snapshot.pickle --by category -o timeline.svg", "by category"),
-    ("memviz timeline snapshot.pickle --by category -o curve.csv", "the same as data"),
+    ("memviz timeline snapshot.pickle --by category -o curve.csv", "by category, as data"),
 ]))]
 pub struct Timeline {
     /// What to group bands by
