@@ -244,10 +244,17 @@ impl Findings {
         for history in &recording.histories {
             let name = format!("{path}: device {}", history.device);
             let device = (history.device != CPU_DEVICE).then_some(i64::from(history.device));
-            let Some((allocated, reserved)) = devices.remove(&device) else {
+            let Some((mut allocated, reserved)) = devices.remove(&device) else {
                 self.problems.push(format!("{name} is not in the file"));
                 continue;
             };
+            // Totals of the CPU go on from earlier sessions, and never lose what was freed in between.
+            if device.is_none() && allocated.start > history.start.allocated {
+                let before = allocated.start - history.start.allocated;
+                allocated.start -= before;
+                allocated.end -= before;
+                allocated.highest -= before;
+            }
             if history.anomalies.total() > 0 {
                 self.contradicting += 1;
                 continue;
