@@ -19,7 +19,7 @@ use crate::simulation::changes::Lifetimes;
 use indexmap::IndexMap;
 use std::collections::HashSet;
 
-/// Least number of copies that a line makes.
+/// Least number of copies that a line makes for one step of the optimizer.
 const LEAST_COPIES: usize = 4;
 /// Copies are reported from 1/N of the peak on.
 const NOTABLE_PART: u64 = 50;
@@ -52,7 +52,9 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0) as u64;
     let found = of_line.into_iter().filter_map(|(line, copies)| {
         let most = most_at_once(copies.iter().map(|(_, made, _)| made));
-        (copies.len() >= LEAST_COPIES && most.0 >= peak / NOTABLE_PART).then(|| Finding {
+        // A single block of such a size is an input, as large as a weight by chance.
+        let is_of_step = copies.chunk_by(|one, next| one.2 == next.2).any(|copies| copies.len() >= LEAST_COPIES);
+        (is_of_step && most.0 >= peak / NOTABLE_PART).then(|| Finding {
             kind: RuleKind::ZeroGradLate,
             line: Some(line),
             evidence: format!(
