@@ -325,8 +325,9 @@ fn of_allocated(history: &History) -> Option<(Doubt, Leaves)> {
         counters_differ: _,
         // The replay takes each free as completed; only active and requested bytes depend on that.
         no_free_completed: _,
-        // It explains every entry.
+        // They explain every entry.
         inferred_rule: _,
+        whole_segments: _,
         // The peak is the peak since then: see `late_start`.
         has_baseline: _,
         // There are no limits on requested and active bytes.
@@ -337,8 +338,10 @@ fn of_allocated(history: &History) -> Option<(Doubt, Leaves)> {
         sampled,
         unrecorded_frees,
         no_free_requested,
-        peak_uncertain_bytes: more,
+        peak_uncertain_bytes,
+        other_rules_bytes,
     } = history.completeness;
+    let more = peak_uncertain_bytes.saturating_add(other_rules_bytes);
     if sampled {
         Some((Doubt::Sampled, Leaves::LowerBound))
     } else if unrecorded_frees {

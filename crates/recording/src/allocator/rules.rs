@@ -84,6 +84,11 @@ impl SizeRules {
         Self { expandable, ..self }
     }
 
+    /// Whether `expandable_segments` is set.
+    pub fn is_expandable(&self) -> bool {
+        self.expandable
+    }
+
     /// The rules for pinned host memory.
     pub fn host() -> Self {
         Self { host: true, ..Self::default() }
@@ -121,6 +126,11 @@ impl SizeRules {
         } else {
             rounded
         }
+    }
+
+    /// Whether a free block serves a request of `rounded` bytes: blocks from `max_split_size` on are kept for requests as large.
+    pub fn may_serve(&self, rounded: u64, free: u64) -> bool {
+        free >= rounded && free < self.max_split_size
     }
 
     /// Whether a replay under `other` gives the same blocks as under these rules. `kept_remainder` says whether under these

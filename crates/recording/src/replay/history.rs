@@ -92,6 +92,11 @@ pub struct Completeness {
     pub no_free_completed: bool,
     /// A rule that the file does not state, and that alone explains every entry and the final state.
     pub inferred_rule: Option<super::InferredRule>,
+    /// A private pool gives each request a whole segment (`MemPool(no_split=True)`), as its entries or segments show.
+    pub whole_segments: bool,
+    /// Bytes by which the peaks of allocated and active may exceed their maxima because the recording does not show which rule applied:
+    /// whether a private pool gives whole segments, or when `expandable_segments` was changed.
+    pub other_rules_bytes: u64,
     /// The page of PyTorch that contains the recording may leave out what was freed, and shows no freed block.
     pub freed_left_out: bool,
     /// Entries have rounded sizes, as those of pinned host memory: `requested` is an upper bound, equal to `active`.
@@ -151,7 +156,9 @@ impl Completeness {
             _ if self.unrecorded_frees || self.freed_left_out => Some(Bound::Lower),
             Metric::Active | Metric::Requested if self.no_free_completed => Some(Bound::Lower),
             Metric::Allocated if self.no_free_requested => Some(Bound::Upper),
-            Metric::Allocated | Metric::Active if self.peak_uncertain_bytes > 0 => Some(Bound::Lower),
+            Metric::Allocated | Metric::Active if self.peak_uncertain_bytes > 0 || self.other_rules_bytes > 0 => {
+                Some(Bound::Lower)
+            }
             _ => None,
         }
     }

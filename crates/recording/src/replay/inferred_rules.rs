@@ -1,17 +1,15 @@
 //! Rules that a file does not state.
 //!
 //! Where the final segments or the entries contradict a replay under the recorded settings, other known rules are tried: those
-//! of another device, settings that changed while recording, pools that do not split segments, and frees of which only the
-//! request was recorded. A rule is taken only if it is the only one that leaves no contradiction.
+//! of another device, settings that changed while recording, and frees of which only the request was recorded. A rule is taken only if it is the only one that leaves no contradiction.
 
 use super::history::History;
 use super::simulation::Simulation;
+use super::split_timeline::{SplitTimeline, as_segments_change};
 use super::{Baseline, discovery, finish, run};
 use crate::allocator::SizeRules;
 use crate::model::trace_entry::ContextId;
-use crate::model::{Action, Block, BlockState, DEFAULT_POOL, DeviceTrace, PoolId, Segment, Snapshot};
-use foldhash::fast::RandomState;
-use std::collections::HashSet;
+use crate::model::{Action, Block, BlockState, DeviceTrace, Snapshot};
 
 /// A rule that explains a recording whose settings do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,25 +18,30 @@ pub enum InferredRule {
     Ascend,
     /// `expandable_segments` was changed while recording: blocks are split as the latest segment suggests.
     ExpandableChanged,
-    /// `MemPool(no_split=True)`: each request of these private pools gets a whole segment.
-    WholeSegments,
     /// Recorded without `free_completed` (`skip_actions`): a free completes when it is requested.
     NoFreeCompleted,
 }
 
 /// How a simulation departs from the recorded settings.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Variant {
     pub rule: Option<InferredRule>,
-    /// Whether the kind of the latest segment decides how blocks are split.
-    pub splits_like_latest_segment: bool,
+    /// How requests split blocks, if that changes. Empty if the settings say it.
+    pub splits: SplitTimeline,
+    /// Whether blocks keep their rests where that is unknown.
+    pub keeps_rests: bool,
     /// Whether each free completes when it is requested.
     pub frees_complete_at_once: bool,
     /// By context: whether its pool gives whole segments. Empty if no pool does.
-    whole_segments: Vec<bool>,
+    pub whole_segments: Vec<bool>,
 }
 
 impl Variant {
+    /// Whether it departs from the settings.
+    pub fn departs(&self) -> bool {
+        *self != Self::default()
+    }
+
     /// Whether a request in this context gets a whole segment.
     #[inline]
     pub fn gives_whole_segments(&self, context: ContextId) -> bool {
@@ -47,24 +50,20 @@ impl Variant {
 }
 
 /// The history under the only known rule that leaves no contradiction; `None` if there is none, or several.
-pub(super) fn explain(snapshot: &Snapshot, trace: &DeviceTrace, rules: &SizeRules) -> Option<History> {
+/// All of them apply beside `base`, which the recording shows.
+pub(super) fn explain(snapshot: &Snapshot, trace: &DeviceTrace, rules: &SizeRules, base: &Variant) -> Option<History> {
     let segments = snapshot.segments_of(trace.device);
     let actions = snapshot.entries.actions().get(trace.rows.clone()).unwrap_or_default();
     let has = |action: Action| actions.contains(&action);
-    let variant = |rule| Variant { rule: Some(rule), ..Variant::default() };
+    let variant = |rule| Variant { rule: Some(rule), ..base.clone() };
     let mut tried: Vec<(SizeRules, Variant)> = Vec::new();
     if segments.iter().flat_map(|segment| &segment.blocks).any(|block| is_padded(block, rules)) {
         tried.push((rules.clone().on_ascend(), variant(InferredRule::Ascend)));
     }
-    if has(Action::SegmentMap) && has(Action::SegmentAlloc) {
-        let changed = Variant { splits_like_latest_segment: true, ..variant(InferredRule::ExpandableChanged) };
+    if base.splits.is_empty() && has(Action::SegmentMap) && has(Action::SegmentAlloc) {
+        let changed =
+            Variant { splits: as_segments_change(snapshot, trace), ..variant(InferredRule::ExpandableChanged) };
         tried.push((rules.clone().with_expandable(false), changed));
-    }
-    let pools = whole_pools(segments, rules);
-    if !pools.is_empty() {
-        let is_whole = |pool: Option<PoolId>| pool.is_some_and(|pool| pools.contains(&pool));
-        let whole_segments = snapshot.contexts.iter().map(|context| is_whole(context.pool)).collect();
-        tried.push((rules.clone(), Variant { whole_segments, ..variant(InferredRule::WholeSegments) }));
     }
     if has(Action::FreeRequested) && !has(Action::FreeCompleted) {
         let at_once = Variant { frees_complete_at_once: true, ..variant(InferredRule::NoFreeCompleted) };
@@ -75,12 +74,14 @@ pub(super) fn explain(snapshot: &Snapshot, trace: &DeviceTrace, rules: &SizeRule
     all.next().filter(|_| all.next().is_none())
 }
 
-fn replay_with(snapshot: &Snapshot, trace: &DeviceTrace, rules: SizeRules, variant: Variant) -> History {
+/// The history under rules and a variant of them.
+pub(super) fn replay_with(snapshot: &Snapshot, trace: &DeviceTrace, rules: SizeRules, variant: Variant) -> History {
     let mut first = Simulation::discovering(rules.clone());
     first.variant = variant;
     let first = run(first, snapshot, trace);
     let baseline: Baseline = discovery::baseline(snapshot, trace, &first, &rules);
-    let simulation = run(Simulation::from_baseline(rules, &baseline, first), snapshot, trace);
+    let mut simulation = run(Simulation::from_baseline(rules, &baseline, first), snapshot, trace);
+    simulation.decide(snapshot.segments_of(trace.device));
     finish(snapshot, trace, simulation, &baseline)
 }
 
@@ -89,24 +90,4 @@ fn is_padded(block: &Block, rules: &SizeRules) -> bool {
     block.state != BlockState::Inactive
         && block.size != rules.round(block.requested_size)
         && block.size == rules.clone().on_ascend().round(block.requested_size)
-}
-
-/// The private pools whose segments each are one block, of which some are larger than a split would leave them.
-fn whole_pools(segments: &[Segment], rules: &SizeRules) -> HashSet<PoolId, RandomState> {
-    let private =
-        || segments.iter().filter_map(|segment| Some((segment.pool.filter(|pool| *pool != DEFAULT_POOL)?, segment)));
-    let is_unsplit = |segment: &Segment| {
-        segment.blocks.first().is_some_and(|block| {
-            let needed = rules.round(block.requested_size);
-            let would_split =
-                needed < block.size && (!rules.is_large(needed) || rules.large_block(needed, block.size) == needed);
-            block.state != BlockState::Inactive && block.size == segment.total_size && would_split
-        })
-    };
-    let mut pools: HashSet<PoolId, RandomState> =
-        private().filter(|(_, segment)| is_unsplit(segment)).map(|(pool, _)| pool).collect();
-    for (pool, _) in private().filter(|(_, segment)| segment.blocks.len() > 1) {
-        pools.remove(&pool);
-    }
-    pools
 }

@@ -24,9 +24,11 @@ pub mod profile;
 mod ranges;
 mod reconcile;
 mod simulation;
+mod split_timeline;
 mod tally;
 mod totals;
 mod track;
+mod whole_pools;
 
 pub use allocation::{Allocation, Instant, NEVER};
 pub use anomaly::{Anomalies, Anomaly, AnomalyKind};
@@ -46,10 +48,12 @@ use crate::model::{Action, Block, BlockState, DeviceTrace, HOST_DEVICE, Snapshot
 use crate::parallel;
 use baseline::Baseline;
 use foldhash::fast::RandomState;
+use inferred_rules::Variant;
 use simulation::Simulation;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use tally::Tally;
+use whole_pools::WholePools;
 
 /// Replays every device of a snapshot, in the order of [`Snapshot::traces`]. Devices are replayed in parallel; the result
 /// does not depend on that.
@@ -111,9 +115,29 @@ fn replay_trace(snapshot: &Snapshot, trace: &DeviceTrace, head_start: Option<Sim
         return replay_under(snapshot, trace, head_start, SizeRules::host());
     }
     let rules = SizeRules::device(&snapshot.settings);
-    let history = replay_under(snapshot, trace, head_start, rules.clone());
-    let contradicts = history.anomalies.total() > 0 && !trace.truncated;
-    contradicts.then(|| inferred_rules::explain(snapshot, trace, &rules)).flatten().unwrap_or(history)
+    let pools = WholePools::of(snapshot, trace, &rules);
+    let splits = split_timeline::shown(snapshot, trace, &rules);
+    let rule = (!splits.is_empty()).then_some(InferredRule::ExpandableChanged);
+    let base = Variant { rule, splits, whole_segments: pools.contexts(snapshot, false), ..Variant::default() };
+    let mut history = if base.departs() {
+        inferred_rules::replay_with(snapshot, trace, rules.clone(), base.clone())
+    } else {
+        replay_under(snapshot, trace, head_start, rules.clone())
+    };
+    if history.anomalies.total() > 0 && !trace.truncated {
+        history = inferred_rules::explain(snapshot, trace, &rules, &base).unwrap_or(history);
+    }
+    let possible = Variant {
+        keeps_rests: !base.splits.is_empty(),
+        whole_segments: pools.contexts(snapshot, true),
+        ..base.clone()
+    };
+    if possible != base {
+        let most = inferred_rules::replay_with(snapshot, trace, rules, possible);
+        let more = UNCERTAIN.map(|metric| most.maxima[metric as usize].bytes - history.maxima[metric as usize].bytes);
+        history.completeness.other_rules_bytes = more.into_iter().max().map_or(0, |more| more.max(0).unsigned_abs());
+    }
+    history
 }
 
 fn replay_under(snapshot: &Snapshot, trace: &DeviceTrace, head_start: Option<Simulation>, rules: SizeRules) -> History {
@@ -177,6 +201,8 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
         no_reserved: false,
         no_free_completed: simulation.variant.frees_complete_at_once,
         inferred_rule: simulation.variant.rule,
+        whole_segments: !simulation.variant.whole_segments.is_empty(),
+        other_rules_bytes: 0,
         freed_left_out: snapshot.notes.in_page
             && !trace.rows.is_empty()
             && !simulation.allocations.iter().any(is_short),

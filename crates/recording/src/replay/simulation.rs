@@ -14,10 +14,11 @@ use super::history::SegmentSpan;
 use super::inferred_rules::Variant;
 use super::occupancy::{Occupancy, PAGE_BYTES};
 use super::ranges::Ranges;
+use super::split_timeline::Splits;
 use super::tally::Tally;
 use crate::allocator::{SMALL_SIZE, SizeRules};
-use crate::model::Action;
 use crate::model::trace_entry::TraceEntry;
+use crate::model::{Action, BlockState, Segment};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 
@@ -55,6 +56,11 @@ pub struct Simulation {
     doubted: bool,
     /// Whether a block kept a remainder that was too small to be split off.
     kept_remainder: bool,
+    /// The number of changes in `variant.splits` that were made, and whether it is unknown since how requests split blocks.
+    changes: usize,
+    splits_unknown: bool,
+    /// Blocks that may have kept a rest or not: the size without it, and with it.
+    undecided: HashMap<u32, [u64; 2], RandomState>,
     live: HashMap<u64, u32, RandomState>,
     large: AddressMap<LargeBlock>,
     small: Occupancy,
@@ -124,6 +130,18 @@ impl Simulation {
 
     #[inline]
     pub fn apply(&mut self, entry: &TraceEntry) {
+        while let Some(&(from, splits)) = self.variant.splits.get(self.changes)
+            && from <= self.applied
+        {
+            self.changes += 1;
+            self.splits_unknown = splits == Splits::Unknown;
+            let expandable = match splits {
+                Splits::Expandable => true,
+                Splits::Regular => false,
+                Splits::Unknown => !self.variant.keeps_rests,
+            };
+            self.rules = std::mem::take(&mut self.rules).with_expandable(expandable);
+        }
         let link = match entry.action {
             Action::Alloc => self.alloc(entry),
             Action::FreeRequested => self.free_requested(entry),
@@ -168,13 +186,19 @@ impl Simulation {
         index
     }
 
-    /// The size of the segment that a request gets as a whole, if its pool does not split segments.
+    /// The size of the free block that a request gets as a whole, if its pool does not split segments.
     #[inline]
     fn whole_segment(&self, entry: &TraceEntry) -> Option<u64> {
         if !self.variant.gives_whole_segments(entry.context) {
             return None;
         }
-        self.ranges.containing(entry.addr).filter(|range| range.addr == entry.addr).map(|range| range.size)
+        let range = self.ranges.containing(entry.addr)?;
+        if !range.expandable {
+            return (range.addr == entry.addr).then_some(range.size);
+        }
+        // Free neighbors are merged.
+        let next = self.large.from(self.large.place(entry.addr)).map_or(u64::MAX, |(next, _)| next);
+        Some(self.mapped_to(entry.addr, next) - entry.addr).filter(|size| *size > 0)
     }
 
     /// Adds a block of the small pool to the map. Returns false if another block is there.
@@ -202,7 +226,9 @@ impl Simulation {
         let place = self.large.place(addr);
         if let Some((before, &block)) = self.large.before(place) {
             if block.end > addr {
-                self.anomaly(AnomalyKind::OverlappingAlloc, addr);
+                if !self.split_off(before, block, addr) {
+                    self.anomaly(AnomalyKind::OverlappingAlloc, addr);
+                }
             } else if !self.unsettled.is_empty() && before >= range.addr {
                 self.settle(before, block, addr);
             }
@@ -214,17 +240,67 @@ impl Simulation {
         let size = if free < rounded {
             self.anomaly(AnomalyKind::OverlappingAlloc, addr);
             rounded
-        } else if range.expandable {
+        } else if range.expandable && self.variant.splits.is_empty() {
             // Remainders of 512 bytes are split off, so the size of a block is the rounded request.
             rounded
         } else {
-            let size = self.rules.large_block(rounded, free);
-            self.kept_remainder |= size != rounded;
-            size
+            let free = if range.expandable { self.mapped_to(addr, next) - addr } else { free };
+            self.split(rounded, free.max(rounded), index)
         };
         let end = addr.saturating_add(size);
         self.large.insert(place, addr, LargeBlock { end, allocation: index });
         size
+    }
+
+    /// The size of a block of the large pool that is split from so many free bytes.
+    fn split(&mut self, rounded: u64, free: u64, index: u32) -> u64 {
+        let size = self.rules.large_block(rounded, free);
+        self.kept_remainder |= size != rounded;
+        if self.splits_unknown {
+            let [split, kept] =
+                [true, false].map(|it| self.rules.clone().with_expandable(it).large_block(rounded, free));
+            if split != kept {
+                self.undecided.insert(index, [split, kept]);
+            }
+        }
+        size
+    }
+
+    /// Where the free memory from an address on ends: at the next block, or where the mapped pages end.
+    fn mapped_to(&self, addr: u64, next: u64) -> u64 {
+        let mut end = addr;
+        while let Some(more) = self.ranges.containing(end).filter(|_| end < next) {
+            end = more.end();
+        }
+        end.min(next)
+    }
+
+    /// Takes it that a block kept no rest, if that is undecided and a new block starts there.
+    fn split_off(&mut self, addr: u64, block: LargeBlock, next: u64) -> bool {
+        let Some(&[split, _]) = self.undecided.get(&block.allocation).filter(|[split, _]| addr + split <= next) else {
+            return false;
+        };
+        self.allocations[block.allocation as usize].size = split;
+        if let Some(block) = self.large.get_mut(addr) {
+            block.end = addr + split;
+        }
+        true
+    }
+
+    /// Takes the sizes of undecided blocks from the final segments that contain them.
+    pub fn decide(&mut self, segments: &[Segment]) {
+        if self.undecided.is_empty() {
+            return;
+        }
+        // Sizes have changed since they were counted.
+        self.tally = None;
+        let blocks = segments.iter().flat_map(|segment| &segment.blocks);
+        for block in blocks.filter(|block| block.state != BlockState::Inactive) {
+            let Some(&index) = self.live.get(&block.address) else { continue };
+            if self.undecided.get(&index).is_some_and(|sizes| sizes.contains(&block.size)) {
+                self.allocations[index as usize].size = block.size;
+            }
+        }
     }
 
     /// A baseline block with an unknown end ends where a new block starts: the allocator uses free blocks from their start,
@@ -314,10 +390,6 @@ impl Simulation {
     }
 
     fn segment_added(&mut self, entry: &TraceEntry) {
-        if self.variant.splits_like_latest_segment {
-            let rules = std::mem::take(&mut self.rules);
-            self.rules = rules.with_expandable(entry.action == Action::SegmentMap);
-        }
         let added = self.ranges.add(SegmentSpan {
             addr: entry.addr,
             size: entry.size,

@@ -21,11 +21,7 @@ fn inferred(rule: InferredRule) -> &'static str {
             "block sizes are those of an Ascend NPU, where each request gets 32 bytes more (inferred: only this rule explains the final segments)"
         }
         InferredRule::ExpandableChanged => {
-            "expandable_segments was changed while recording (inferred: only this explains every entry and the final segments)"
-        }
-        InferredRule::WholeSegments => {
-            "a private pool gives each request a whole segment, as MemPool(no_split=True) does (inferred: only this explains every entry and the \
-             final segments)"
+            "expandable_segments was changed while recording (inferred: only this explains the kinds of segments)"
         }
         InferredRule::NoFreeCompleted => {
             "frees are taken as completed when they were requested (inferred: only this explains every entry and the final segments)"
@@ -74,6 +70,20 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     }
     if let Some(rule) = completeness.inferred_rule {
         lines.push(inferred(rule).to_owned());
+    }
+    if completeness.whole_segments {
+        lines.push(
+            "a private pool gives each request a whole segment, as MemPool(no_split=True) does (inferred: it did not use the rest of a \
+             segment)"
+                .to_owned(),
+        );
+    }
+    if completeness.other_rules_bytes > 0 {
+        lines.push(format!(
+            "the figure for the peak may be up to {} too low: the recording does not show whether a private pool splits its segments \
+             (all but MemPool(no_split=True) do), or exactly when expandable_segments was changed",
+            Bytes(completeness.other_rules_bytes)
+        ));
     }
     if completeness.no_free_completed {
         lines.push(
