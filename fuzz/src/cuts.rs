@@ -89,7 +89,11 @@ pub fn with_counters(recording: &Recording) -> Recording {
     };
     let of_device = |history: &History| {
         let rows = &recording.snapshot.entries.actions()[history.rows.clone()];
-        let start = counted(0, &history.start, &|metric| history.start.get(metric));
+        // Before the first use of a device, PyTorch has no counters.
+        let start = match &history.start {
+            empty if *empty == Counters::default() => "{}".to_owned(),
+            start => counted(0, start, &|metric| start.get(metric)),
+        };
         let requests = memviz::model::Action::Alloc.count_in(rows) as u64;
         let end = counted(requests, &history.end, &|metric| history.maxima[metric as usize].bytes);
         format!("{{\"start\":{start},\"end\":{end}}}")

@@ -2,12 +2,13 @@
 
 use crate::support::{Case, FIXTURES, assert_none, cases, open};
 use memviz::Recording;
+use memviz::model::TraceEntries;
 use memviz::model::memory_stats::MemoryStats;
 use memviz::replay::{ComparedCounter, replay};
 use serde_json::{Value, json};
 
 /// What `torch_memviz` would have written: the counters of the truth at the end, and at the start those of an empty allocator,
-/// if it was empty.
+/// if it was empty: zeros, or no counter before the first use of the device.
 fn counters(case: &Case, recording: &Recording) -> MemoryStats {
     let devices = case.truth["devices"].as_array().unwrap();
     let of = |(number, device): (usize, &Value)| {
@@ -41,4 +42,22 @@ fn counters_of_pytorch_equal_the_replayed_ones() {
     }
     assert_none(&problems);
     assert!(equal > 1000, "only {equal} counters were compared");
+}
+
+/// Before a program uses a device, `torch.cuda.memory_stats()` is empty. What is lost shows nevertheless: the counters at the end say
+/// how many requests there were, and how high the peak was.
+#[test]
+fn what_is_lost_shows_where_no_counter_existed_at_the_start() {
+    for (name, lost) in [("held_object_cured", 0..158), ("healthy_tasks", 0..40)] {
+        let mut recording = open(&format!("fixtures/stories/{name}/snapshot.pickle.gz"));
+        assert!(recording.snapshot.notes.memory_stats.as_ref().unwrap().devices[0].start.as_ref().unwrap().is_empty());
+        let [history] = &replay(&recording.snapshot)[..] else { panic!("{name}: several devices") };
+        assert!(history.counted.len() > 8 && !history.completeness.counters_differ, "{name}");
+
+        let rows = recording.snapshot.traces[0].rows.clone();
+        let mut kept = TraceEntries::default();
+        recording.snapshot.entries.rows(lost.end..rows.end).for_each(|entry| kept.push(entry));
+        (recording.snapshot.traces[0].rows, recording.snapshot.entries) = (0..kept.len(), kept);
+        assert!(replay(&recording.snapshot)[0].completeness.counters_differ, "{name}");
+    }
 }

@@ -37,7 +37,17 @@ impl MemoryStats {
 impl DeviceStats {
     /// How many requests were served between both ends, if that is known. A program can reset this counter.
     pub fn requests(&self) -> Option<i64> {
-        let [start, end] = [&self.start, &self.end].map(|at| at.as_ref()?.get(MemoryStats::REQUESTS).copied());
-        end?.checked_sub(start?)
+        self.at_end(MemoryStats::REQUESTS)?.checked_sub(self.at_start(MemoryStats::REQUESTS)?)
+    }
+
+    /// A counter when the recording started. PyTorch has none before the first use of a device: then it is 0.
+    pub fn at_start(&self, name: &str) -> Option<i64> {
+        let start = self.start.as_ref()?;
+        if start.is_empty() { self.at_end(name).map(|_| 0) } else { start.get(name).copied() }
+    }
+
+    /// A counter when the recording was written.
+    pub fn at_end(&self, name: &str) -> Option<i64> {
+        self.end.as_ref()?.get(name).copied()
     }
 }

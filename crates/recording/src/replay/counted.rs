@@ -3,7 +3,7 @@
 
 use super::counters::Metric;
 use super::history::History;
-use crate::model::memory_stats::{Counted, DeviceStats, MemoryStats};
+use crate::model::memory_stats::{DeviceStats, MemoryStats};
 use crate::model::{Action, Snapshot};
 use serde::{Deserialize, Serialize};
 
@@ -69,19 +69,18 @@ fn compared(snapshot: &Snapshot, history: &History, stats: &DeviceStats) -> Vec<
         stats.requests().filter(|&counted| counted >= requests),
         requests,
     );
-    let of = |at: &Option<Counted>, name: &str| at.as_ref()?.get(name).copied();
     for metric in Metric::ALL.into_iter().filter(|&metric| history.completeness.bound(metric).is_none()) {
         let [current, peak] = ["current", "peak"].map(|kind| format!("{}_bytes.all.{kind}", metric.name()));
         if history.completeness.baseline_bound().is_none() {
-            add(current.clone(), CountedAt::Start, of(&stats.start, &current), history.start.get(metric));
+            add(current.clone(), CountedAt::Start, stats.at_start(&current), history.start.get(metric));
         }
         let highest = history.maxima[metric as usize].bytes;
         // A peak from before the recording may be higher, and a program can reset peaks: then they are lower.
-        let before = of(&stats.start, &peak);
+        let before = stats.at_start(&peak);
         let counted =
-            of(&stats.end, &peak).filter(|&counted| before.is_some_and(|it| it < counted) && counted >= highest);
+            stats.at_end(&peak).filter(|&counted| before.is_some_and(|it| it < counted) && counted >= highest);
         add(peak, CountedAt::All, counted, highest);
-        add(current.clone(), CountedAt::End, of(&stats.end, &current), history.end.get(metric));
+        add(current.clone(), CountedAt::End, stats.at_end(&current), history.end.get(metric));
     }
     found
 }
