@@ -112,6 +112,19 @@ fn patterns_without_a_match_fail_closed() {
     folder.check(&[]).expect_error("\"runs/[\"");
 }
 
+/// A name that is not UTF-8 matches as well: a recording that is passed over is a budget that nobody checks.
+#[cfg(target_os = "linux")]
+#[test]
+fn patterns_match_names_that_are_not_text() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = folder();
+    folder.write("memviz.toml", "[[budget]]\ninput = \"runs/t*.pickle.gz\"\nmax-peak = \"50MiB\"\n");
+    folder.check(&[]).expect(0);
+    let name = std::ffi::OsStr::from_bytes(b"t\xff.pickle.gz");
+    fs::write(std::path::Path::new(&folder.path("runs")).join(name), fs::read(fixture("gpt_train")).unwrap()).unwrap();
+    folder.check(&[]).expect(1);
+}
+
 #[test]
 fn a_file_without_budgets_leaves_them_to_flags() {
     let folder = folder();

@@ -139,7 +139,7 @@ fn is_candidate(path: &Path) -> bool {
 
 /// Whether a name ends in one of these, before the extension of compression.
 fn has_extension(path: &Path, extensions: &[&str]) -> bool {
-    let Some(name) = path.file_name().and_then(|name| name.to_str()).map(str::to_ascii_lowercase) else { return false };
+    let Some(name) = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()) else { return false };
     let mut parts = name.rsplit('.').peekable();
     parts.next_if(|part| COMPRESSED.contains(part));
     !name.starts_with('.') && parts.next().is_some_and(|part| extensions.contains(&part)) && parts.next().is_some()

@@ -56,8 +56,9 @@ pub fn no_file(path: &Path) -> Option<String> {
     (!metadata.is_file()).then(|| "expected a file, found a pipe, socket or device".to_owned())
 }
 
+/// Bytes of a name that are not UTF-8 count as one character each: a file that is passed over is a budget that is not checked.
 fn matches(pattern: &Pattern, name: &OsStr) -> bool {
-    name.to_str().is_some_and(|name| pattern.matches(name))
+    pattern.matches(&name.to_string_lossy())
 }
 
 /// The folder for a path; the empty path is the working directory.
