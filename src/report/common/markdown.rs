@@ -16,20 +16,27 @@ pub(crate) fn code(text: &str) -> String {
     format!("{fence}{pad}{text}{pad}{fence}")
 }
 
-/// Plain text without Markdown markup, in which GitHub finds no mentions and no links: after `@`, and inside anything that
-/// looks like an address, there is a zero-width space.
+/// Plain text without Markdown markup, in which GitHub finds no mentions, references or links: after `@`, and inside anything that
+/// looks like an address, an issue or a commit, there is a zero-width space.
 pub(crate) fn escape(text: &str) -> String {
     let text = safe(text);
     let mut escaped = String::with_capacity(text.len());
     for (at, next) in text.char_indices() {
-        if matches!(next, '\\' | '`' | '*' | '_' | '<' | '>' | '|' | '[' | ']' | '#') {
+        if matches!(next, '\\' | '`' | '*' | '_' | '~' | '<' | '>' | '|' | '[' | ']' | '#') {
             escaped.push('\\');
         }
         escaped.push(next);
         let (before, behind) = text.split_at(at + next.len_utf8());
         let begins_address = (next == ':' && behind.starts_with("//"))
             || (matches!(next, 'w' | 'W') && behind.starts_with('.') && ends_www(before));
-        if begins_address || (next == '@' && behind.starts_with(|name: char| name.is_alphanumeric())) {
+        let is_followed_by = |wanted: fn(char) -> bool| behind.starts_with(wanted);
+        let begins_reference = match next {
+            '@' => is_followed_by(char::is_alphanumeric),
+            '#' => is_followed_by(|digit| digit.is_ascii_digit()),
+            '-' => is_followed_by(|digit| digit.is_ascii_digit()) && ends_with_letters(&before[..at], "gh"),
+            _ => begins_commit(&text, at),
+        };
+        if begins_address || begins_reference {
             escaped.push_str("&#8203;");
         }
     }
@@ -37,7 +44,23 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 pub(crate) fn ends_www(text: &str) -> bool {
-    text.len().checked_sub(3).and_then(|from| text.get(from..)).is_some_and(|end| end.eq_ignore_ascii_case("www"))
+    ends_with_letters(text, "www")
+}
+
+fn ends_with_letters(text: &str, letters: &str) -> bool {
+    let from = text.len().checked_sub(letters.len());
+    from.and_then(|from| text.get(from..)).is_some_and(|end| end.eq_ignore_ascii_case(letters))
+}
+
+/// Whether a word that may be the hash of a commit begins at a byte of a text.
+fn begins_commit(text: &str, at: usize) -> bool {
+    let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric();
+    let (before, word) = text.as_bytes().split_at(at);
+    let word = &word[..word.iter().position(|byte| !is_of_word(byte)).unwrap_or(word.len())];
+    (7..=40).contains(&word.len())
+        && !before.last().is_some_and(is_of_word)
+        && word.iter().all(u8::is_ascii_hexdigit)
+        && word.iter().any(u8::is_ascii_alphabetic)
 }
 
 #[cfg(test)]
@@ -49,7 +72,7 @@ mod tests {
         assert_eq!(cell("a|b"), "`a\\|b`");
         assert_eq!(code("a`b"), "``a`b``");
         assert_eq!(code("`a"), "`` `a ``");
-        assert_eq!(escape("<b> *x*"), "\\<b\\> \\*x\\*");
+        assert_eq!(escape("<b> *x* ~~y~~"), "\\<b\\> \\*x\\* \\~\\~y\\~\\~");
     }
 
     #[test]
@@ -58,5 +81,7 @@ mod tests {
         assert_eq!(escape("see https://a.example"), "see https:&#8203;//a.example");
         assert_eq!(escape("WWW.a.example"), "WWW&#8203;.a.example");
         assert_eq!(escape("step: 4 @ 7"), "step: 4 @ 7");
+        assert_eq!(escape("org/repo#1 and GH-12"), "org/repo\\#&#8203;1 and GH-&#8203;12");
+        assert_eq!(escape("a1b2c3d, 12345678, decade"), "a&#8203;1b2c3d, 12345678, decade");
     }
 }
