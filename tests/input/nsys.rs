@@ -105,8 +105,8 @@ for number, size in enumerate([512, 1024, 4096, 65536] * 2):
 
 #[test]
 fn tables_are_read_as_sqlite_writes_them() {
-    if Command::new("python3").args(["-c", "import sqlite3"]).output().is_ok_and(|run| !run.status.success()) {
-        skipped("python3 has no sqlite3");
+    if !Command::new("python3").args(["-c", "import sqlite3"]).output().is_ok_and(|run| run.status.success()) {
+        skipped("there is no python3 with sqlite3");
         return;
     }
     let folder = TempDir::new().unwrap();
