@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -344,6 +345,22 @@ def test_names_are_only_names(repository: Repository, capfd: pytest.CaptureFixtu
     assert all(re.fullmatch(r"\w[\w.-]*", page) for page in pages), pages
     assert repository.text("summary.md").count("1 budget met") == len(pages)
     assert not [line for line in capfd.readouterr().out.splitlines() if line.startswith("::")]
+
+
+def test_a_program_of_the_checkout_does_not_replace_pip(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tools = repository.runner / "tools"
+    (tools / "memviz").unlink()
+    (tools / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
+    (tools / "python3").chmod(0o755)
+    # Without an installed memviz.
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    for name in ("pip", "runpy", "site"):
+        (repository.folder / f"{name}.py").write_text("open('owned', 'w')\n", encoding="utf-8")
+    assert repository.run(recordings="step.pickle", requirement="./nothing")["Install memviz"] == 1
+    assert not (repository.folder / "owned").exists()
+    assert "ERROR: Invalid requirement: './nothing'" in capfd.readouterr().err
 
 
 def test_files_of_the_checkout_are_not_published(repository: Repository, tmp_path: Path) -> None:
