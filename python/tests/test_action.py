@@ -363,6 +363,47 @@ def test_a_program_of_the_checkout_does_not_replace_pip(
     assert "ERROR: Invalid requirement: './nothing'" in capfd.readouterr().err
 
 
+#: Text that memviz would quote in an error.
+SECRET = '[["secret"]]'
+#: What is a link, and the file with the budgets.
+LINKS = {
+    "a recording": ("step.pickle", ""),
+    "a recording in a folder": ("data", ""),
+    "budgets": ("memviz.toml", ""),
+    "a baseline": ("base.json", '[[budget]]\ninput = "step.pickle"\nbaseline = "base.json"\n'),
+    "a baseline by its path": ("unused", '[[budget]]\ninput = "step.pickle"\nbaseline = "../outside/step.pickle"\n'),
+}
+
+
+@pytest.mark.parametrize("case", LINKS)
+def test_links_do_not_lead_outside(
+    repository: Repository, tmp_path: Path, case: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    name, config = LINKS[case]
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "step.pickle").write_text(SECRET, encoding="utf-8")
+    if config:
+        (repository.folder / "memviz.toml").write_text(config, encoding="utf-8")
+    (repository.folder / name).unlink(missing_ok=True)
+    (repository.folder / name).symlink_to(outside if name == "data" else outside / "step.pickle")
+    recordings = {"recordings": "data/*" if name == "data" else "step.pickle"}
+    assert repository.run(**recordings, baseline="memory.json") == NOT_FOUND
+    shown = capfd.readouterr()
+    [line] = [line for line in shown.out.splitlines() if "expected a file in the workspace or in RUNNER_TEMP" in line]
+    assert line.startswith("::error::")
+    assert "secret" not in shown.out + shown.err + repository.text("summary.md") + repository.text("posted.md")
+
+
+def test_links_lead_to_files_of_the_job(repository: Repository) -> None:
+    path = repository.runner / "temp" / "step.pickle"
+    (repository.folder / "step.pickle").rename(path)
+    (repository.folder / "step.pickle").symlink_to(path)
+    (repository.folder / "memviz.toml").rename(repository.folder / "budgets.toml")
+    (repository.folder / "memviz.toml").symlink_to("budgets.toml")
+    assert repository.run(recordings=f"step.pickle {path}") == PASSED
+
+
 def test_files_of_the_checkout_are_not_published(repository: Repository, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
