@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,14 @@ from torch_memviz._binary import binary
 
 from .conftest import ROOT, fixture
 
-#: A `gh` that logs its arguments, and finds an existing comment if told to.
+#: A `gh` that logs its arguments, finds an existing comment if told to, and refuses one that is too long for GitHub.
 GH = """#!/bin/sh
 printf '%s\\n' "$*" >> "$GH_LOG"
 [ -z "$GH_READ_ONLY" ] || case "$*" in *--method*) echo "gh: not accessible (HTTP 403)" >&2; exit 1 ;; esac
-case "$*" in "pr view"*) printf '%s' "$GH_KNOWN" ;; *) for word; do :; done; cp "${word#body=@}" "$GH_POSTED" ;; esac
+case "$*" in "pr view"*) printf '%s' "$GH_KNOWN"; exit ;; esac
+for word; do :; done
+[ "$(wc -m < "${word#body=@}")" -le 65536 ] || { echo "gh: Body is too long (HTTP 422)" >&2; exit 1; }
+cp "${word#body=@}" "$GH_POSTED"
 """
 
 
@@ -112,6 +116,13 @@ class Repository:
         """The folder that is uploaded."""
         return Path(self.outputs["report"])
 
+    def memviz(self, script: str) -> None:
+        """Replace memviz by a script, in which `memviz` runs the real one."""
+        path = self.runner / "tools" / "memviz"
+        path.unlink()
+        path.write_text(f'#!/bin/sh\nmemviz() {{ "{binary()}" "$@"; }}\n{script}\n', encoding="utf-8")
+        path.chmod(0o755)
+
     def holds(self, recording: str, name: str = "step.pickle") -> None:
         """Replace the recording in the checkout."""
         shutil.copy(fixture(recording), self.folder / name)
@@ -185,7 +196,7 @@ def test_a_pull_request_that_needs_more(repository: Repository) -> None:
     assert "baseline-peak" in comment
     assert "minigpt.py:28 forward" in comment
     assert "--method POST repos/someone/model/issues/7/comments" in repository.text("gh.log")
-    names = {"step.pickle.html", "step.pickle.svg", "step.pickle.view.html", "memory.xml"}
+    names = {"step.pickle.html", "step.pickle.svg", "step.pickle.view.html", "memory.xml", "memory.md"}
     assert {path.name for path in repository.report.iterdir()} == names
 
 
@@ -254,11 +265,9 @@ def test_a_comment_of_this_job_is_replaced(repository: Repository) -> None:
 
 def test_what_is_rehearsed_is_judged(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     # Replaces the rehearsal, and writes the requested file.
-    memviz = repository.runner / "tools" / "memviz"
-    memviz.unlink()
-    script = '#!/bin/sh\n[ "$1" != rehearse ] || { printf "%s\\n" "$@" > asked; cp "$RECORDING" "$3"; exit; }\n'
-    memviz.write_text(f'{script}exec {binary()} "$@"\n', encoding="utf-8")
-    memviz.chmod(0o755)
+    repository.memviz(
+        '[ "$1" != rehearse ] || { printf "%s\\n" "$@" > asked; cp "$RECORDING" "$3"; exit; }\nmemviz "$@"'
+    )
     monkeypatch.setenv("RECORDING", str(fixture("gpt_train")))
     rehearse = "-o step.pickle -- python 'my train.py'"
     assert repository.run(recordings="step.pickle", rehearse=rehearse) == FAILED
@@ -293,13 +302,80 @@ def test_each_pattern_names_a_recording(repository: Repository, capfd: pytest.Ca
 
 
 def test_a_memviz_that_is_killed_leaves_a_verdict(repository: Repository, capfd: pytest.CaptureFixture[str]) -> None:
-    memviz = repository.runner / "tools" / "memviz"
-    memviz.unlink()
-    memviz.write_text("#!/bin/sh\nkill -9 $$\n", encoding="utf-8")
-    memviz.chmod(0o755)
+    repository.memviz("kill -9 $$")
     assert repository.run(recordings="step.pickle")["Verdict"] == 2
     assert "::error::expected a verdict of memviz check, found exit code 137" in capfd.readouterr().out
     assert repository.text("summary.md").startswith("## GPU memory budgets: unknown\n")
+
+
+#: What happens between the runs of memviz, or to the one with the verdict.
+DISTURBED = {
+    "the recording is replaced": """
+        memviz "$@"
+        code=$?
+        case "$*" in check*--format=*) cp "$RECORDING" step.pickle ;; esac
+        exit $code
+    """,
+    "no answer": 'case "$*" in *markdown*) exit 0 ;; *) exit 1 ;; esac',
+    "killed after the answer": 'memviz "$@"; kill -9 $$',
+}
+
+
+@pytest.mark.parametrize("case", DISTURBED)
+def test_one_run_gives_the_verdict(repository: Repository, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECORDING", str(fixture("gpt_train")))
+    repository.memviz(DISTURBED[case])
+    assert repository.run(recordings="step.pickle", baseline="memory.json")["Verdict"] == 2
+    for name in ("summary.md", "posted.md"):
+        found = re.findall(r"^## GPU memory budgets: (\w+)$", repository.text(name), re.MULTILINE)
+        assert found == ["unknown"]
+
+
+def test_growth_that_is_shown_is_no_budget(repository: Repository) -> None:
+    def verdict(config: str) -> int:
+        (repository.folder / "memviz.toml").write_text(config, encoding="utf-8")
+        return repository.run(recordings="step.pickle", baseline="memory.json")["Verdict"]
+
+    assert verdict('[[budget]]\ninput = "other.pickle"\nmax-peak = "4GiB"\n') == 2
+    for name in ("summary.md", "posted.md"):
+        assert "budgets: unknown\n\nNo budget of memviz.toml applies to a recording" in repository.text(name)
+        assert "step.pickle: expected a budget" in repository.text(name)
+    assert verdict('[rehearse]\ngpu = "a100-40gb"\n') == 0
+    # The one of the base branch.
+    repository.git("checkout", "--quiet", "main~1", "--", "memory.json")
+    assert verdict('[[budget]]\ninput = "step.pickle"\nbaseline = "memory.json"\ntolerance = "any"\n') == 0
+
+
+def test_a_long_verdict_is_shortened(repository: Repository, capfd: pytest.CaptureFixture[str]) -> None:
+    budgets = (
+        f'[[budget]]\nname = "{at} {"x" * 150}"\ninput = "step.pickle"\nmax-peak = "1GiB"\n' for at in range(2500)
+    )
+    (repository.folder / "memviz.toml").write_text("".join(budgets), encoding="utf-8")
+    assert repository.run(recordings="step.pickle", baseline="memory.json") == FAILED
+    assert "::warning::" not in capfd.readouterr().out
+    whole = (repository.report / "memory.md").read_text(encoding="utf-8")
+    summary, comment = repository.text("summary.md"), repository.text("posted.md")
+    assert len(whole) > 1 << 20
+    assert len(summary.encode()) < 1 << 20
+    _, *lines, empty, last = comment.splitlines()
+    assert lines[0] == "## GPU memory budgets: failed"
+    assert whole.splitlines()[: len(lines)] == lines
+    assert (empty, last) == ("", "Shortened: memory.md in the artifact of this job is the whole verdict.")
+    assert summary.startswith("\n".join(lines))
+    assert last in summary
+
+
+def test_reports_that_a_summary_cannot_hold_are_omitted(repository: Repository) -> None:
+    repository.memviz(
+        'case "$*" in "report --quiet --format=markdown"*) yes | head -c 200000 ;; *) memviz "$@" ;; esac'
+    )
+    for name in "abcd":
+        repository.holds("gpt_train_ckpt", f"{name}.pickle")
+    repository.run(recordings="[a-d].pickle")
+    summary = repository.text("summary.md")
+    assert 400_000 < len(summary) < 500_000
+    assert summary.endswith("\nShortened: 2 more reports are in the artifact of this job.\n")
+    assert len(list(repository.report.glob("*.view.html"))) == 4
 
 
 def test_a_pull_request_from_a_fork_has_a_verdict(
@@ -308,7 +384,8 @@ def test_a_pull_request_from_a_fork_has_a_verdict(
     monkeypatch.setenv("GH_READ_ONLY", "1")
     repository.holds("gpt_train")
     assert repository.run(recordings="step.pickle", baseline="memory.json") == FAILED
-    assert "::warning::the verdict is in the summary but not in a comment" in capfd.readouterr().out
+    shown = capfd.readouterr().out
+    assert "::warning::the verdict is in the summary but not in a comment; gh: not accessible (HTTP 403)" in shown
 
 
 #: Names that a shell, an option parser or an artifact could misunderstand.
@@ -344,6 +421,74 @@ def test_names_are_only_names(repository: Repository, capfd: pytest.CaptureFixtu
     assert all(re.fullmatch(r"\w[\w.-]*", page) for page in pages), pages
     assert repository.text("summary.md").count("1 budget met") == len(pages)
     assert not [line for line in capfd.readouterr().out.splitlines() if line.startswith("::")]
+
+
+def test_each_recording_has_its_pages(repository: Repository) -> None:
+    names = ["step.pickle", "step.pickle.view", "\n", "\n\n", "x" * 250, "x" * 251, "é" * 125]
+    folder = repository.folder / "all"
+    folder.mkdir()
+    for name in names:
+        shutil.copy(fixture("gpt_train_ckpt"), folder / name)
+    (repository.folder / "memviz.toml").write_text('[[budget]]\ninput = "all/*"\nmax-peak = "4GiB"\n', encoding="utf-8")
+    assert repository.run(recordings="all/*") == PASSED
+    assert len(list(repository.report.iterdir())) == 3 * len(names) + len(["memory.md", "memory.xml"])
+
+
+def test_a_program_of_the_checkout_does_not_replace_pip(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tools = repository.runner / "tools"
+    (tools / "memviz").unlink()
+    (tools / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
+    (tools / "python3").chmod(0o755)
+    # Without an installed memviz.
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    for name in ("pip", "runpy", "site"):
+        (repository.folder / f"{name}.py").write_text("open('owned', 'w')\n", encoding="utf-8")
+    assert repository.run(recordings="step.pickle", requirement="./nothing")["Install memviz"] == 1
+    assert not (repository.folder / "owned").exists()
+    assert "ERROR: Invalid requirement: './nothing'" in capfd.readouterr().err
+
+
+#: Text that memviz would quote in an error.
+SECRET = '[["secret"]]'
+#: What is a link, and the file with the budgets.
+LINKS = {
+    "a recording": ("step.pickle", ""),
+    "a recording in a folder": ("data", ""),
+    "budgets": ("memviz.toml", ""),
+    "a baseline": ("base.json", '[[budget]]\ninput = "step.pickle"\nbaseline = "base.json"\n'),
+    "a baseline by its path": ("unused", '[[budget]]\ninput = "step.pickle"\nbaseline = "../outside/step.pickle"\n'),
+}
+
+
+@pytest.mark.parametrize("case", LINKS)
+def test_links_do_not_lead_outside(
+    repository: Repository, tmp_path: Path, case: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    name, config = LINKS[case]
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "step.pickle").write_text(SECRET, encoding="utf-8")
+    if config:
+        (repository.folder / "memviz.toml").write_text(config, encoding="utf-8")
+    (repository.folder / name).unlink(missing_ok=True)
+    (repository.folder / name).symlink_to(outside if name == "data" else outside / "step.pickle")
+    recordings = {"recordings": "data/*" if name == "data" else "step.pickle"}
+    assert repository.run(**recordings, baseline="memory.json") == NOT_FOUND
+    shown = capfd.readouterr()
+    [line] = [line for line in shown.out.splitlines() if "expected a file in the workspace or in RUNNER_TEMP" in line]
+    assert line.startswith("::error::")
+    assert "secret" not in shown.out + shown.err + repository.text("summary.md") + repository.text("posted.md")
+
+
+def test_links_lead_to_files_of_the_job(repository: Repository) -> None:
+    path = repository.runner / "temp" / "step.pickle"
+    (repository.folder / "step.pickle").rename(path)
+    (repository.folder / "step.pickle").symlink_to(path)
+    (repository.folder / "memviz.toml").rename(repository.folder / "budgets.toml")
+    (repository.folder / "memviz.toml").symlink_to("budgets.toml")
+    assert repository.run(recordings=f"step.pickle {path}") == PASSED
 
 
 def test_files_of_the_checkout_are_not_published(repository: Repository, tmp_path: Path) -> None:

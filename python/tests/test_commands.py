@@ -10,6 +10,7 @@ import io
 import json
 import keyword
 import pickle
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -316,3 +317,81 @@ def test_a_binary_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setenv("MEMVIZ_BINARY", str(tmp_path / "nothing"))
     with pytest.raises(torch_memviz.MemvizError, match="MEMVIZ_BINARY"):
         torch_memviz.peak(GPT)
+
+
+@pytest.mark.parametrize("name", ["output_", "output__", "o_", "format_"])
+@pytest.mark.parametrize("function", ["peak", "view", "timeline", "report", "check"])
+def test_an_output_is_no_option(function: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TypeError, match=f"found {name}, which the function sets itself"):
+        getattr(torch_memviz, function)(GPT, **{name: "x.html"})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["output=x.json", "=", "", "_", "-o", "help", "help_", "help_common"])
+def test_names_of_options_are_names(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for function in (torch_memviz.peak, torch_memviz.view):
+        with pytest.raises(TypeError, match=r"\(\) got an unexpected keyword argument '") as raised:
+            function(GPT, **{name: True})  # type: ignore[arg-type]
+        assert isinstance(raised.value, torch_memviz.MemvizError)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("path", ["no\nsuch", "\n", "no such\x1b[31m", "no\u202esuch"])
+def test_a_missing_file_of_any_name(path: str) -> None:
+    with pytest.raises(FileNotFoundError) as missing:
+        torch_memviz.peak(path)
+    assert missing.value.filename == path
+    assert "\n" not in str(missing.value)
+    # The file with the budgets is missing, not the recording.
+    with pytest.raises(torch_memviz.MemvizError) as raised:
+        torch_memviz.check(GPT, config=path)
+    assert not isinstance(raised.value, FileNotFoundError)
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800", "x" * 3_000_000])
+def test_what_a_command_line_cannot_contain(text: str) -> None:
+    for path, options in ((text, {}), (GPT, {"own": text})):
+        with pytest.raises(torch_memviz.MemvizError, match=r"^expected paths and options that ") as raised:
+            torch_memviz.peak(path, **options)  # type: ignore[arg-type]
+        assert isinstance(raised.value, ValueError)
+        assert "\n" not in str(raised.value)
+
+
+#: Scripts in place of memviz, and the error.
+BROKEN = {
+    "exit 0": "expected an answer of .*/memviz, found no output",
+    "echo Usage": "expected a JSON object of .*/memviz, found 'Usage",
+    "echo 5": "expected a JSON object of .*/memviz, found '5",
+    "echo '{'": "expected a JSON object of .*/memviz, found '{",
+    "printf '\\377'": "expected UTF-8 from .*/memviz, found other bytes",
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="runs scripts")
+@pytest.mark.parametrize("script", BROKEN)
+def test_a_binary_that_is_another_program(script: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "memviz"
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+    monkeypatch.setenv("MEMVIZ_BINARY", str(path))
+    for function in (torch_memviz.peak, torch_memviz.check):
+        with pytest.raises(torch_memviz.MemvizError, match=BROKEN[script]):
+            function(GPT)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files have no mode there")
+@pytest.mark.parametrize("mode", [0o644, 0o755])
+def test_a_binary_that_does_not_run(mode: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "memviz"
+    path.write_text("not a program", encoding="utf-8")
+    path.chmod(mode)
+    monkeypatch.setenv("MEMVIZ_BINARY", str(path))
+    said = f"expected a program in {path}, found a file that does not run: "
+    with pytest.raises(torch_memviz.MemvizError, match=f"^{re.escape(said)}"):
+        torch_memviz.peak(GPT)
+    line = [sys.executable, "-m", "torch_memviz", "peak"]
+    done = subprocess.run(line, capture_output=True, encoding="utf-8", check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert done.stderr.startswith(f"memviz: {said}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ._errors import MemvizError
+from ._errors import MemvizError, OptionValueError
 
 __all__ = ["VARIABLE", "MemvizError", "Run", "binary", "call", "main", "run"]
 
@@ -66,11 +67,25 @@ def call(arguments: Sequence[str]) -> Run:
     """Run memviz and wait for it to finish.
 
     Raises:
-        MemvizError: if the memviz binary is not found.
+        MemvizError: if the memviz binary is not found or does not run, or the system does not accept its arguments.
     """
-    command, null = ["memviz", *arguments], subprocess.DEVNULL
-    done = subprocess.run(command, executable=binary(), stdin=null, capture_output=True, encoding="utf-8", check=False)
+    command, path, null = ["memviz", *arguments], binary(), subprocess.DEVNULL
+    try:
+        done = subprocess.run(command, executable=path, stdin=null, capture_output=True, encoding="utf-8", check=False)
+    except OSError as error:
+        raise _not_run(path, error) from None
+    except UnicodeDecodeError:
+        raise MemvizError(f"expected UTF-8 from {path}, found other bytes") from None
+    except ValueError as error:
+        # A NUL, or half of a surrogate pair.
+        raise OptionValueError(f"expected paths and options that a command line can contain, found {error}") from None
     return Run(done.stdout, done.stderr, done.returncode)
+
+
+def _not_run(path: Path, error: OSError) -> MemvizError:
+    if error.errno == errno.E2BIG:
+        return OptionValueError("expected paths and options that fit into a command line, found longer ones")
+    return MemvizError(f"expected a program in {path}, found a file that does not run: {error.strerror}")
 
 
 def run(arguments: Sequence[str], accepted: Sequence[int] = ()) -> str:
@@ -94,6 +109,10 @@ def main() -> int:
     except MemvizError as error:
         print(f"memviz: {error}", file=sys.stderr)
         return error.exit_code
-    if sys.platform != "win32":
-        os.execv(path, command)
-    return subprocess.run(command, executable=path, check=False).returncode
+    try:
+        if sys.platform != "win32":
+            os.execv(path, command)
+        return subprocess.run(command, executable=path, check=False).returncode
+    except OSError as error:
+        print(f"memviz: {_not_run(Path(path), error)}", file=sys.stderr)
+        return 2

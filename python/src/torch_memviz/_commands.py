@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from . import answers
-from ._binary import run
+from ._binary import binary, run
 from ._decode import decode
 from ._errors import MemvizError, OptionError, in_python
 from ._picture import Page, Picture
@@ -31,6 +31,9 @@ WITH_ROWS = "json+csv"
 
 #: Options that these functions set themselves.
 OURS = ("format", "output", "o")
+
+#: Options whose output is not an answer.
+HELP = ("help", "help_common")
 
 
 def triage(path: Input, **options: Unpack[_options.TriageOptions]) -> answers.TriageAnswer:
@@ -138,9 +141,11 @@ def view(path: Input, **options: Unpack[_options.ViewOptions]) -> Page:
 
 def _answer(kind: type[A], command: str, inputs: Sequence[Input], options: Any) -> A:
     source = Source.of(inputs)
-    words = [command, *_words(source.paths, options)]
-    [value], csv = _objects(_asked(with_format(words, WITH_ROWS), source))
-    answer = cast(A, decode(kind, value))
+    words = _words(command, source.paths, options)
+    values, csv = _objects(_asked(with_format(words, WITH_ROWS), source))
+    if len(values) != 1:
+        raise MemvizError(f"expected one answer of memviz, found {len(values)}")
+    answer = cast(A, decode(kind, values[0]))
     asked(answer, words, source, csv)
     return answer
 
@@ -149,7 +154,7 @@ def _lines(
     answer_kind: type[Answers[Any]], kind: Any, command: str, inputs: Sequence[Input], options: Any
 ) -> Answers[Any]:
     source = Source.of(inputs)
-    words = [command, *_words(source.paths, options)]
+    words = _words(command, source.paths, options)
     # The outcome of a recording also sets the exit code, so nonzero codes are accepted.
     has_rows = answer_kind is not Outcomes
     text = _asked(with_format(words, WITH_ROWS if has_rows else "json"), source, accepted=(0, 1, 2))
@@ -161,15 +166,18 @@ def _lines(
 
 def _run(command: str, inputs: Sequence[Input], options: Any, kind: str | None) -> str:
     source = Source.of(inputs)
-    words = [command, *_words(source.paths, options)]
+    words = _words(command, source.paths, options)
     return _asked(with_format(words, kind) if kind is not None else words, source)
 
 
 def _asked(words: Sequence[str], source: Source, accepted: Sequence[int] = ()) -> str:
     try:
-        return run(words, accepted)
+        text = run(words, accepted)
     except MemvizError as error:
         raise in_python(error, words[0], source.paths) from None
+    if not text.strip():
+        raise MemvizError(f"expected an answer of {binary()}, found no output")
+    return text
 
 
 def _objects(text: str) -> tuple[list[Any], str | None]:
@@ -177,7 +185,12 @@ def _objects(text: str) -> tuple[list[Any], str | None]:
     values: list[Any] = []
     decoder = json.JSONDecoder()
     while text := text.lstrip():
-        value, end = decoder.raw_decode(text)
+        try:
+            value, end = decoder.raw_decode(text)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            raise MemvizError(f"expected a JSON object of {binary()}, found {text[:40]!r}")
         text = text[end:]
         if value.keys() == {"csv"}:
             return values, value["csv"]
@@ -188,13 +201,16 @@ def _objects(text: str) -> tuple[list[Any], str | None]:
     return values, None
 
 
-def _words(paths: Sequence[str], options: dict[str, Any]) -> list[str]:
-    """Build the command-line arguments for recordings and options."""
-    words = []
-    for name, value in options.items():
-        flag = f"--{name.rstrip('_').replace('_', '-')}"
+def _words(command: str, paths: Sequence[str], options: dict[str, Any]) -> list[str]:
+    """Build the command line for recordings and options."""
+    words = [command]
+    for keyword, value in options.items():
+        name = keyword.rstrip("_")
+        flag = f"--{name.replace('_', '-')}"
         if name in OURS:
-            raise OptionError(f"expected an option of the answer, found {name}, which the function sets itself")
+            raise OptionError(f"expected an option of the answer, found {keyword}, which the function sets itself")
+        if not name.isidentifier() or name in HELP:
+            raise OptionError(f"{command}() got an unexpected keyword argument {keyword!r}")
         if value is None or value is False:
             continue
         if value is True:

@@ -54,6 +54,8 @@ def in_python(error: MemvizError, function: str, paths: Iterable[str]) -> Memviz
         paths: The recordings that were passed to it.
     """
     message = error.message
+    if isinstance(error, OptionValueError):
+        return error
     unknown = re.match(r"unexpected argument '--([\w-]+)'", message)
     if unknown is not None:
         tip = re.search(r"similar argument exists: '--([\w-]+)'", message)
@@ -61,10 +63,16 @@ def in_python(error: MemvizError, function: str, paths: Iterable[str]) -> Memviz
         return OptionError(f"{said}. Did you mean {_keyword(tip)!r}?" if tip is not None else said, error.exit_code)
     if message.startswith(("invalid value", "a value is required")):
         return OptionValueError(re.sub(r"--([\w-]+)(?: <[^>]*>)?", _keyword, message), error.exit_code)
-    missing = next((path for path in paths if message.startswith(f"{path}: ") and not os.path.exists(path)), None)
+    missing = next((path for path in paths if _is_about(message, path) and not os.path.exists(path)), None)
     if missing is not None:
         return MissingFileError(message, missing)
     return error
+
+
+def _is_about(message: str, path: str) -> bool:
+    """Whether a message starts with a path, in which memviz escapes characters that a terminal would not show."""
+    shown = (re.escape(character) if character.isprintable() else ".+?" for character in path)
+    return re.match(f"{''.join(shown)}: ", message) is not None
 
 
 def _keyword(found: re.Match[str]) -> str:

@@ -76,6 +76,6 @@ def _path(value: Input, folders: list[Any]) -> str:
 def _version(path: str) -> Version | None:
     try:
         found = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):
         return None
     return (found.st_size, found.st_mtime_ns, found.st_ino) if os.path.isfile(path) else None
