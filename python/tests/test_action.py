@@ -338,7 +338,7 @@ def test_growth_that_is_shown_is_no_budget(repository: Repository) -> None:
 
     assert verdict('[[budget]]\ninput = "other.pickle"\nmax-peak = "4GiB"\n') == 2
     for name in ("summary.md", "posted.md"):
-        assert "budgets: unknown\n\nNo budget of memviz.toml applies to a recording" in repository.text(name)
+        assert "budgets: unknown\n\nExpected a verdict of memviz check, found none" in repository.text(name)
         assert "step.pickle: expected a budget" in repository.text(name)
     assert verdict('[rehearse]\ngpu = "a100-40gb"\n') == 0
     # The one of the base branch.

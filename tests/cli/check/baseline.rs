@@ -113,6 +113,8 @@ fn growth_can_be_shown_without_being_judged() {
     check(&[&shown[..], &["--config", &config]].concat()).expect(1);
     let config = folder.write("memviz.toml", entry + "tolerance = \"any\"\n");
     check(&[&large, "--config", &config]).expect(0);
+    // What is only shown is no budget of a recording that no entry names.
+    check(&[&[small.as_str()], &shown[1..], &["--config", &config]].concat()).expect_error("expected a budget");
     // What cannot be compared does not fail the check either, and says why.
     let run = check(&[&fixture("ring"), "--baseline", &base, "--tolerance", "any"]);
     assert!(run.expect(0).stdout.contains("only partly known"), "{}", run.stdout);

@@ -70,8 +70,11 @@ pub fn plan(args: &Check) -> Result<Vec<Job>, Failure> {
         };
         args.inputs.iter().map(job).collect::<Result<_, Failure>>()?
     };
+    // Growth that is only shown is no budget where a file has budgets.
+    let is_shown = flags.budgets.is_empty() && flags.baseline.is_some() && args.tolerance == Some(Tolerance::Any);
+    let no_budgets = usize::from(is_shown && file.as_ref().is_some_and(|file| !file.entries.is_empty()));
     for Job { input, budgets, .. } in &jobs {
-        if budgets.is_empty() {
+        if budgets.len() <= no_budgets {
             let input = input.display();
             let wanted = "a flag such as --max-peak 40GiB, or a memviz.toml entry that names this recording";
             return Err(Failure::Message(format!("{input}: expected a budget: {wanted}; found none")));
