@@ -36,6 +36,7 @@ mod master_copies;
 mod master_gradients;
 mod model_calls;
 mod model_functions;
+mod moved_gradients;
 mod release_cache;
 mod replaced;
 mod rescue;

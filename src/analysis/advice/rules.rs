@@ -8,8 +8,8 @@ use super::{
     Finding, activations_in_place, attention_matrix, cast_copies, dataloader_prefetch, detached, duplicate_model,
     expressions, flat_gradients, foreach_temporaries, fp32_logits, frozen, frozen_model, grads_kept, grads_zeroed,
     graph_pools, growing, held, inference_cache, kept_outputs, kept_over_steps, kv_cache_growth, last_logits,
-    master_copies, master_gradients, release_cache, replaced, second_optimizer, several_graphs, side_stream,
-    temporaries, varying_lengths, whole_copies, without_backward, zero_grad_late,
+    master_copies, master_gradients, moved_gradients, release_cache, replaced, second_optimizer, several_graphs,
+    side_stream, temporaries, varying_lengths, whole_copies, without_backward, zero_grad_late,
 };
 use crate::facts::device::Device;
 use crate::model::HOST_DEVICE;
@@ -130,7 +130,7 @@ rules! {
     EvalWithoutNoGrad "eval_without_no_grad" "Evaluation with gradients enabled."
         {} [Calls without_backward, Calls detached] ["without_backward.rs", "detached.rs"],
     GradsKept "grads_kept" "Gradients stay live through an evaluation."
-        {} [Calls grads_kept] ["grads_kept.rs"],
+        {} [Calls grads_kept, Categories moved_gradients] ["grads_kept.rs", "moved_gradients.rs"],
     ZeroGradLate "zero_grad_late" "Gradients of the previous step stay live through the forward pass."
         {} [Calls grads_zeroed, Categories zero_grad_late, Categories master_gradients]
         ["zero_grad_late.rs", "grads_zeroed.rs", "master_gradients.rs"],
