@@ -7,6 +7,7 @@ use crate::analysis::advice::{Advice, Effect, Measure, Rescue, Way};
 use crate::model::bytes::Bytes;
 use crate::report::fit::single::words as plans;
 use crate::report::simulate::words as simulate;
+use crate::simulation::changes::Change;
 use crate::simulation::plans::{STATES, Verdict};
 use serde::Serialize;
 
@@ -126,7 +127,34 @@ fn change(way: &Way, advice: &[Advice]) -> String {
             format!("checkpoint {function} ({})", count(held.calls as u64, "call"))
         }
         Measure::Settings(conf) => format!("set {conf}"),
-        Measure::Plan(plan) => plans::name(plan),
+        Measure::Plan(plan) => {
+            let settings = plan.alloc_conf.as_deref().filter(|conf| !conf.trim().is_empty());
+            let settings = settings.map(|conf| format!("set {conf}"));
+            let parts: Vec<String> =
+                settings.into_iter().chain(plan.changes.iter().map(|it| instruction(&it.change))).collect();
+            parts.join(", and ")
+        }
+    }
+}
+
+/// A change to the program as an instruction.
+fn instruction(change: &Change) -> String {
+    match change {
+        Change::Checkpoint { site, every: 1 } => format!("checkpoint {site}"),
+        Change::Checkpoint { site, every } => format!("checkpoint one of every {every} calls of {site}"),
+        Change::ShardParameters { ranks } => {
+            format!("shard parameters, gradients and optimizer states over {ranks} ranks")
+        }
+        Change::ShardGradients { ranks } => format!("shard gradients and optimizer states over {ranks} ranks"),
+        Change::ShardOptimizer { ranks, .. } => format!("shard the optimizer states over {ranks} ranks"),
+        Change::Optimizer(optimizer) => format!("use the optimizer {}", optimizer.name()),
+        Change::OffloadOptimizer => "keep the optimizer states on the CPU".to_owned(),
+        Change::OffloadActivations => "keep the tensors that are saved for backward on the CPU".to_owned(),
+        Change::Inference => "run forward passes only, under torch.no_grad()".to_owned(),
+        Change::ChunkLoss { pieces } => format!("compute logits and loss in {pieces} chunks of tokens"),
+        Change::Accumulate { passes } => {
+            format!("accumulate the gradients of {passes} passes, each with a batch that is {passes} times smaller")
+        }
     }
 }
 
