@@ -102,7 +102,7 @@ pub fn only_snapshots(input: clap::Arg) -> clap::Arg {
 }
 
 /// One input.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct CommonArgs {
     /// Snapshot, profiler trace or memory timeline; - for standard input
     ///
@@ -123,7 +123,7 @@ impl std::ops::Deref for CommonArgs {
 }
 
 /// Arguments that all commands have in common.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = COMMON)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct SharedArgs {
@@ -229,6 +229,11 @@ impl CommonArgs {
     /// The input as typed.
     pub fn path(&self) -> String {
         Self::shown(&self.input)
+    }
+
+    /// The same with this output file.
+    pub fn with_output(&self, output: PathBuf) -> Self {
+        Self { shared: SharedArgs { output: Some(output), ..self.shared.clone() }, ..self.clone() }
     }
 
     /// An input as messages name it.

@@ -86,7 +86,6 @@ fn usual_mistakes_are_one_line_that_names_the_fix() {
         (&["peak", tiny, "--at", "oom"], "no oom entry"),
         (&["peak", tiny, "--include", "("], "open group without closing"),
         (&["diff", tiny], "<NEW>"),
-        (&["report", tiny], ".svg, .md or .html"),
         (&["report", tiny, "-o", "report.pdf"], ".svg, .md or .html"),
         (&["flamegraph", tiny, "--format", "json"], "folded"),
         (&["check", tiny], "--max-peak 40GiB"),

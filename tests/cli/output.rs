@@ -1,6 +1,6 @@
 //! The name of the output file decides the format, and nothing else is written under it.
 
-use crate::support::{fixture, memviz};
+use crate::support::{Run, command, fixture, memviz, memviz_reading, names};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -103,4 +103,24 @@ fn written_files_are_opened_by_the_desktop() {
     open("", "c.desktop", &["--format", "text"]).expect_error("--open needs -o with a file name ending in .txt");
     assert!(!folder.path().join("c.desktop").exists());
     open("", "-", &[]).expect_error("--open");
+}
+
+#[test]
+fn a_report_without_a_name_is_a_page_named_after_the_recording() {
+    let folder = TempDir::new().unwrap();
+    let tiny = fs::canonicalize(fixture("tiny")).unwrap();
+    let report = |options: &[&str]| -> Run {
+        let args = [&["report", tiny.to_str().unwrap()], options].concat();
+        command(&args).current_dir(folder.path()).output().unwrap().into()
+    };
+    let name = "snapshot.pickle.gz.report.html";
+    let run = report(&[]);
+    assert!(run.expect(0).stderr.starts_with(&format!("wrote {name}, ")), "{}", run.stderr);
+    assert_eq!((run.stdout.as_str(), names(folder.path().to_str().unwrap())), ("", vec![name.to_owned()]));
+    assert!(fs::read_to_string(folder.path().join(name)).unwrap().starts_with("<!DOCTYPE html>"));
+    report(&[]).expect_error(&format!("{name} already exists; --force overwrites it"));
+    report(&["--force", "--quiet"]).expect(0);
+    assert!(report(&["--format", "markdown"]).expect(0).stdout.starts_with("## "), "a format alone is for a pipe");
+    let recording = fs::read(&tiny).unwrap();
+    memviz_reading(&["report", "-"], &recording).expect_error(".svg, .md or .html, or --format; found no output file");
 }

@@ -13,14 +13,15 @@ use crate::model::View;
 use crate::report::page::{Page, PageFormat};
 use crate::report::plot_columns;
 use clap::Args;
+use std::path::PathBuf;
 
 /// Write a report to attach to an issue, as HTML, Markdown or a picture
 ///
 /// Writes one file with the verdict, what to change, memory over time and the largest sites. HTML also has a flame graph and, if
-/// fragmentation matters, a map of segments.
+/// fragmentation matters, a map of segments. Without -o or --format, it writes HTML to INPUT.report.html in the working directory.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
-    ("memviz report snapshot.pickle -o report.html --open", "a page to read"),
+    ("memviz report snapshot.pickle", "write snapshot.pickle.report.html, a page to read"),
     ("memviz report snapshot.pickle -o report.md", "Markdown for an issue"),
 ]))]
 pub struct Report {
@@ -44,7 +45,7 @@ pub struct Report {
     /// Draw up to this instant
     #[arg(long, value_name = "WHEN")]
     to: Option<When>,
-    /// Output format [default: from the output file's extension]
+    /// Output format [default: from the output file's extension, else html]
     #[arg(long, value_enum)]
     format: Option<PageFormat>,
     #[command(flatten)]
@@ -57,7 +58,9 @@ pub struct Report {
 
 impl Run for Report {
     fn run(&self) -> Result<Outcome, Failure> {
-        let format = output::format(&self.common, self.format)?;
+        let named = self.usual_output().map(|output| self.common.with_output(output));
+        let common = named.as_ref().unwrap_or(&self.common);
+        let format = output::format(common, self.format)?;
         let peak = PeakOptions {
             by: self.by,
             top: Some(usize::from(self.top)),
@@ -65,15 +68,27 @@ impl Run for Report {
             from: self.from.clone(),
             to: self.to.clone(),
             inference: (&self.infer).into(),
-            devices: self.common.devices(),
+            devices: common.devices(),
             ..PeakOptions::default()
         };
-        let view = View { fold: self.frames.fold(true), ..self.common.view_by(self.by)? };
-        with_view(&self.common, view, |recording| {
+        let view = View { fold: self.frames.fold(true), ..common.view_by(self.by)? };
+        with_view(common, view, |recording| {
             let devices = if peak.devices.is_empty() { recording.histories.len() } else { peak.devices.len() };
             let columns = plot_columns(devices);
             let overview = recording.overview(&TimelineOptions { peak, axis: self.x, columns, inactive: false })?;
             Ok(Reply::new(move |source, out| Page { source, overview: &overview }.write(format, out)))
         })
+    }
+}
+
+impl Report {
+    /// The file for a report for which neither a file nor a format is named, in the working directory. There is none for standard
+    /// input, which has no name.
+    fn usual_output(&self) -> Option<PathBuf> {
+        let input = Some(&self.common.input).filter(|input| input.as_os_str() != "-")?;
+        let is_named = self.common.output.is_some() || self.format.is_some();
+        let mut name = input.file_name().filter(|_| !is_named)?.to_owned();
+        name.push(".report.html");
+        Some(name.into())
     }
 }
