@@ -173,9 +173,8 @@ fn refuse(error: &clap::Error, command: Option<&OsString>) -> Outcome {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim);
     let message: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
-    let swapped =
-        with_swapped_letters(error, command).map(|flag| format!("tip: a similar argument exists: '--{flag}'"));
-    let tip = swapped.or_else(|| lines.find(|line| line.starts_with("tip: ")).map(str::to_owned));
+    let meant = meant_option(error, command).map(|flag| format!("tip: a similar argument exists: '--{flag}'"));
+    let tip = meant.or_else(|| lines.find(|line| line.starts_with("tip: ")).map(str::to_owned));
     let tip = tip.map(|tip| format!(" ({tip})")).unwrap_or_default();
     let mut message = message.join(" ");
     if let Some(reason) = std::error::Error::source(error)
@@ -246,9 +245,9 @@ fn misplaced_option(error: &clap::Error, first: Option<&OsString>) -> Option<Str
     COMMANDS.iter().any(|entry| has(entry.command())).then(|| typed.clone())
 }
 
-/// The option of a command with the same letters as an unknown one, in another order. Clap's similarity measure does not find
-/// `--top` for `--tpo`.
-fn with_swapped_letters(error: &clap::Error, command: Option<&OsString>) -> Option<String> {
+/// The option of a command that an unknown one stands for: one that ends in its word, or has the same letters in another order.
+/// Clap's similarity measure finds `--context` for `--conf`, and nothing for `--tpo`.
+fn meant_option(error: &clap::Error, command: Option<&OsString>) -> Option<String> {
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else { return None };
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
@@ -258,8 +257,12 @@ fn with_swapped_letters(error: &clap::Error, command: Option<&OsString>) -> Opti
         letters.sort_unstable();
         letters
     };
-    let typed = sorted(typed.strip_prefix("--")?);
+    let typed = typed.strip_prefix("--")?;
+    let letters = sorted(typed);
+    let is_meant = |flag: &&str| {
+        let before = flag.strip_suffix(typed).filter(|_| !typed.is_empty());
+        before.is_some_and(|before| before.ends_with('-')) || sorted(flag) == letters
+    };
     let entry = COMMANDS.iter().find(|entry| command.is_some_and(|command| command == entry.name))?;
-    let command = entry.command();
-    command.get_arguments().filter_map(|flag| flag.get_long()).find(|flag| sorted(flag) == typed).map(str::to_owned)
+    entry.command().get_arguments().filter_map(|flag| flag.get_long()).find(is_meant).map(str::to_owned)
 }

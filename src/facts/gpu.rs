@@ -42,13 +42,15 @@ impl Gpu {
     /// The GPU with a name, in upper or lower case, with spaces or hyphens, with or without the name of the manufacturer.
     ///
     /// # Errors
-    /// If there is no GPU with that name; the error lists all names.
+    /// If there is no GPU with that name; the error lists the names that start with it, or all names if none does.
     pub fn named(text: &str) -> Result<&'static Self, Error> {
         let plain = |text: &str| text.to_ascii_lowercase().replace([' ', '-', '_'], "");
         let wanted = plain(text);
         let wanted = wanted.strip_prefix("nvidia").unwrap_or(&wanted);
         Self::known().iter().find(|gpu| plain(gpu.name) == wanted).ok_or_else(|| {
-            let names: Vec<&str> = Self::known().iter().map(|gpu| gpu.name).collect();
+            let (similar, others): (Vec<&str>, Vec<&str>) =
+                Self::known().iter().map(|gpu| gpu.name).partition(|name| plain(name).starts_with(wanted));
+            let names = if similar.is_empty() { others } else { similar };
             Error::Request(format!("expected one of {}, found {text:?}", names.join(", ")))
         })
     }
@@ -90,8 +92,13 @@ mod tests {
             assert_eq!(Gpu::named(text).map(|gpu| gpu.name).ok(), Some("h100-80gb"), "{text}");
         }
         assert_eq!(Gpu::named("RTX 3090").ok(), Gpu::named("rtx-3090").ok());
-        let error = Gpu::named("h100").expect_err("two sizes").to_string();
-        assert!(error.contains("h100-80gb") && error.contains("rtx4090"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_name_leads_to_those_that_start_with_it() {
+        let error = |text| Gpu::named(text).expect_err("unknown").to_string();
+        assert_eq!(error("NVIDIA A100"), "expected one of a100-40gb, a100-80gb, found \"NVIDIA A100\"");
+        assert!(error("tpu").contains("h100-80gb") && error("tpu").contains("rtx4090"));
     }
 
     #[test]

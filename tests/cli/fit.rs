@@ -50,7 +50,7 @@ fn mistakes_are_named() {
         (&[BATCH_4, BATCH_8, "--context", "1GiB"], &["--capacity"]),
         (
             &[BATCH_4, BATCH_8, "--gpu", "h100"],
-            &["a100-40gb", "h100-80gb", "or the path of a profiler trace, found \"h100\""],
+            &["expected one of h100-80gb, or the path of a profiler trace, found \"h100\""],
         ),
         (&[BATCH_4, BATCH_8, "--gpu", BATCH_4], &["--gpu", "expected an object"]),
         (&[BATCH_4, BATCH_8, "--gpu", "t4", "--capacity", "4GiB"], &["--gpu", "--capacity"]),

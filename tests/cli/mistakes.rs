@@ -85,6 +85,13 @@ fn usual_mistakes_are_one_line_that_names_the_fix() {
         (&["peak", tiny, "--from", "5s"], "time:5s"),
         (&["peak", tiny, "--at", "oom"], "no oom entry"),
         (&["peak", tiny, "--include", "("], "open group without closing"),
+        (&["fit", tiny, "--conf", "max_split_size_mb:64"], "'--alloc-conf'"),
+        (&["simulate", tiny, "--conf", "max_split_size_mb:64"], "'--alloc-conf'"),
+        (
+            &["fit", tiny, "--gpu", "a100"],
+            "expected one of a100-40gb, a100-80gb, or the path of a profiler trace, found",
+        ),
+        (&["fit", tiny, "--gpu", "tpu"], "h100-80gb, h200"),
         (&["diff", tiny], "<NEW>"),
         (&["report", tiny, "-o", "report.pdf"], ".svg, .md or .html"),
         (&["flamegraph", tiny, "--format", "json"], "folded"),
