@@ -139,12 +139,17 @@ fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Refuses a bad target before any work is done: a file that exists, or an input.
+/// Refuses a bad target before any work is done: a file that exists, one in a folder that does not, or an input.
 pub fn check_target(args: &SharedArgs, inputs: &[impl AsRef<Path>]) -> Result<(), Failure> {
     let Some(path) = target(args) else { return Ok(()) };
     let same = |input: &Path| matches!((path.canonicalize(), input.canonicalize()), (Ok(a), Ok(b)) if a == b);
     if !is_stream(path) && inputs.iter().any(|input| same(input.as_ref())) {
         return Err(Failure::Message(format!("{} is the input file, which memviz never overwrites", path.display())));
+    }
+    let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+    if let Some(folder) = path.parent().filter(is_missing) {
+        let (path, folder) = (path.display(), folder.display());
+        return Err(Failure::Message(format!("{path}: the folder {folder} does not exist")));
     }
     // A broken link exists, too.
     let is_there = path.symlink_metadata().is_ok();

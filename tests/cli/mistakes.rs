@@ -92,6 +92,7 @@ fn usual_mistakes_are_one_line_that_names_the_fix() {
             "expected one of a100-40gb, a100-80gb, or the path of a profiler trace, found",
         ),
         (&["fit", tiny, "--gpu", "tpu"], "h100-80gb, h200"),
+        (&["peak", tiny, "-o", "no/such/peak.txt"], "no/such/peak.txt: the folder no/such does not exist"),
         (&["diff", tiny], "<NEW>"),
         (&["report", tiny, "-o", "report.pdf"], ".svg, .md or .html"),
         (&["flamegraph", tiny, "--format", "json"], "folded"),

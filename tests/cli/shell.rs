@@ -238,11 +238,10 @@ fn no_output_file_is_left_when_there_is_no_answer() {
     assert!(!path.exists());
     memviz(&["peak", "-o", shown, &fixture("tiny"), "--at", "entry:99"]).expect(2);
     assert!(!path.exists());
-    // The answer exists, but cannot be written.
     let nowhere = folder.path().join("missing/answer.json");
     let nowhere = nowhere.to_str().unwrap();
     let run = memviz(&["peak", "-o", nowhere, &fixture("tiny")]);
-    run.expect_error("");
+    run.expect_error("/missing does not exist");
     assert!(run.stderr.starts_with(&format!("memviz: {nowhere}: ")), "{:?}", run.stderr);
     memviz(&["peak", "--format", "text", "--force", "-o", folder.path().to_str().unwrap(), &fixture("tiny")])
         .expect_error("is a directory");
