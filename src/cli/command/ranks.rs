@@ -86,17 +86,21 @@ impl Run for Ranks {
         read.progress = progress.bytes.first().cloned();
         options.read = read;
 
-        // Inputs that cannot be read are reported, and nothing is written for them.
+        // Nothing else is written for earlier inputs that cannot be read.
         let mut earlier = Vec::new();
-        read_all(&before, &options, |line| {
+        before.summarize(&options, |line| {
+            report_failed(&line);
             earlier.push(line);
             Ok(())
         })?;
         let earlier_failed = earlier.iter().any(|line| matches!(line, RankLine::Failed(_)));
 
+        // An error that is the whole answer is also one for scripts.
+        let is_seen = shared.output.as_ref().is_none_or(|path| path.as_os_str() == "-");
+        let rows_say = is_seen && inputs.len() > 1 && matches!(streamed, Some(Streamed::Text(_)));
         let mut report = RanksReport::default();
         output::write(shared, |out| {
-            report = summarize(&inputs, &options, streamed, out)?;
+            report = summarize(&inputs, &options, streamed, rows_say, out)?;
             if !self.earlier.is_empty() {
                 report = std::mem::take(&mut report).with_earlier(&earlier);
             }
@@ -123,16 +127,20 @@ impl Run for Ranks {
     }
 }
 
-/// Writes each line as soon as it is complete, in formats that allow it, and reports inputs that cannot be analyzed; then
-/// compares the ranks.
+/// Writes each line as soon as it is complete, in formats that allow it, and reports inputs that cannot be analyzed, unless rows
+/// say so to the same reader; then compares the ranks.
 fn summarize(
     inputs: &RankInputs,
     options: &RanksOptions,
     streamed: Option<Streamed>,
+    rows_say: bool,
     out: &mut dyn Write,
 ) -> io::Result<RanksReport> {
     let mut lines = Vec::new();
-    read_all(inputs, options, |line| {
+    inputs.summarize(options, |line| {
+        if !rows_say {
+            report_failed(&line);
+        }
         if let Some(streamed) = streamed {
             streamed.line(lines.len(), &line, out)?;
             out.flush()?;
@@ -143,16 +151,9 @@ fn summarize(
     Ok(RanksReport::of(lines, options.summary.metric))
 }
 
-/// Reads inputs, and reports those that cannot be analyzed.
-fn read_all(
-    inputs: &RankInputs,
-    options: &RanksOptions,
-    mut each: impl FnMut(RankLine) -> io::Result<()>,
-) -> io::Result<()> {
-    inputs.summarize(options, |line| {
-        if let RankLine::Failed(failed) = &line {
-            complain(&format!("{}: {}", failed.path, failed.error));
-        }
-        each(line)
-    })
+/// Reports an input that cannot be analyzed.
+fn report_failed(line: &RankLine) {
+    if let RankLine::Failed(failed) = line {
+        complain(&format!("{}: {}", failed.path, failed.error));
+    }
 }
