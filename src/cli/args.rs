@@ -20,6 +20,11 @@ pub fn parse_regex(text: &str) -> Result<Regex, String> {
     Regex::new(text).map_err(|error| format!("expected a regular expression: {error}"))
 }
 
+/// A regular expression that the library compiles.
+fn check_regex(text: &str) -> Result<String, String> {
+    parse_regex(text).map(|_| text.to_owned())
+}
+
 /// The value of an option that accepts only some groups.
 pub fn one_of(groups: &'static [GroupBy]) -> impl TypedValueParser<Value = GroupBy> {
     PossibleValuesParser::new(groups.iter().filter_map(ValueEnum::to_possible_value))
@@ -36,10 +41,10 @@ pub fn one_input() -> impl TypedValueParser<Value = PathBuf> {
 #[command(next_help_heading = "Stacks")]
 pub struct FilterArgs {
     /// Count only stacks with a matching frame; may be repeated
-    #[arg(long, value_name = "REGEX")]
+    #[arg(long, value_name = "REGEX", value_parser = check_regex)]
     include: Vec<String>,
     /// Leave out stacks with a matching frame; may be repeated
-    #[arg(long, value_name = "REGEX")]
+    #[arg(long, value_name = "REGEX", value_parser = check_regex)]
     exclude: Vec<String>,
 }
 

@@ -84,7 +84,11 @@ fn usual_mistakes_are_one_line_that_names_the_fix() {
         (&["peak", tiny, "--at", "5"], "entry:5"),
         (&["peak", tiny, "--from", "5s"], "time:5s"),
         (&["peak", tiny, "--at", "oom"], "no oom entry"),
-        (&["peak", tiny, "--include", "("], "open group without closing"),
+        (
+            &["peak", tiny, "--include", "("],
+            "'--include <REGEX>': expected a regular expression: found open group without closing",
+        ),
+        (&["diff", tiny, tiny, "--exclude", "["], "'--exclude <REGEX>': expected a regular expression"),
         (&["fit", tiny, "--conf", "max_split_size_mb:64"], "'--alloc-conf'"),
         (&["simulate", tiny, "--conf", "max_split_size_mb:64"], "'--alloc-conf'"),
         (
