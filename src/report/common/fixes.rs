@@ -10,7 +10,7 @@ use crate::simulation::Trust;
 pub(crate) const MOST: usize = 3;
 
 /// What the bytes mean if a request failed: the memory needed if it had been served.
-pub(crate) const INCLUDES: &str = "savings and totals are for a device on which no request fails";
+pub(crate) const INCLUDES: &str = "savings and totals assume that every request succeeds";
 
 keys! { schema
     /// Something to change in the program.

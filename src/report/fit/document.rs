@@ -14,8 +14,8 @@ use crate::report::simulate::words as simulate;
 
 /// Screens narrower than this show no retries and bars.
 const WIDE: usize = 72;
-/// Width of the column for trust.
-const TRUST: usize = 9;
+/// Width of the column for certainty.
+const CERTAINTY: usize = 9;
 
 pub(crate) fn document(sources: &[Source<'_>], report: &FitReport) -> Document {
     let paths: Vec<String> = sources.iter().map(|source| code(source.path)).collect();
@@ -79,7 +79,7 @@ fn predictions(parameter: &str, device: &DeviceFit) -> Table {
         Column::right(7, "retries").from(WIDE),
     ];
     let mut table =
-        Table::new(columns.into_iter().chain(fits).chain([Column::label("trust").cut(Cut::End).least(TRUST)]));
+        Table::new(columns.into_iter().chain(fits).chain([Column::label("certainty").cut(Cut::End).least(CERTAINTY)]));
     for prediction in &device.predictions {
         let cells = [
             prediction.value.to_string(),

@@ -97,7 +97,7 @@ fn failed(document: &mut Document, oom: &Oom, cures: &[Cure]) {
     figure(&mut table, "device free", &Bytes(oom.device_free), "");
     figures(&mut table, &oom.figures);
     let segments = words::count(oom.retry.segments, "segment");
-    figure(&mut table, "freed by retry", &Bytes(oom.retry.bytes), segments);
+    figure(&mut table, "released for retry", &Bytes(oom.retry.bytes), segments);
     document.table(table);
     document.gap();
     document.fact(format!("{}, from the {}", oom_words::requester(oom), oom_words::serving(oom)));

@@ -285,19 +285,19 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
             let bytes = sites.iter().map(|(_, bytes, _)| bytes).sum();
             let blocks = sites.iter().map(|(_, _, blocks)| blocks).sum();
             let names: Vec<String> = sites.iter().map(|(label, ..)| label.clone()).collect();
-            let live = if blocks == 1 { "live one".to_owned() } else { format!("{blocks} live ones") };
             let how = match fit {
-                Fit::Block(block) => format!("a free block of {} would have served the request", Bytes(block)),
-                Fit::Driver(supply) => format!("the device would have had {} free", Bytes(supply)),
+                Fit::Block(block) => format!("given a free block of {}, enough for the request", Bytes(block)),
+                Fit::Driver(supply) => format!("left {} free on the device", Bytes(supply)),
             };
             statement(
                 "free_sites",
                 [("bytes", bytes), ("blocks", blocks)],
                 format!(
-                    "most earlier blocks from {}{} had been freed by then; with the {live} ({}) freed too, {how}",
+                    "freeing the {} ({}) from {}{} would have {how}; most earlier blocks from there were freed",
+                    count(blocks, "live block"),
+                    Bytes(bytes),
                     if some_stacks { "some of the stacks at " } else { "" },
-                    listed(&names),
-                    Bytes(bytes)
+                    listed(&names)
                 ),
             )
         }

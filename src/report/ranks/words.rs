@@ -291,7 +291,7 @@ fn criterion() -> String {
     let (usual, equal) = (Scale::MedianDeviation.threshold(), Scale::MeanDeviation.threshold());
     let share = MIN_SHARE * 100.0;
     format!(
-        "a robust z-score of at least {usual:.1} ({equal:.1} if most ranks are equal) and differs from the median by at \
+        "an outlier score of at least {usual:.1} ({equal:.1} if most ranks are equal) and differs from the median by at \
          least {share:.0}%"
     )
 }
@@ -328,7 +328,7 @@ pub fn scores(report: &RanksReport, row: &[Outlier]) -> Option<String> {
         _ => "",
     };
     let (score, threshold) = (leading.score, leading.scale.threshold());
-    let mut text = format!("robust z-score {score:.1} (threshold {threshold:.1}{because})");
+    let mut text = format!("outlier score {score:.1} (threshold {threshold:.1}{because})");
     let others: Vec<String> = row
         .iter()
         .filter(|outlier| outlier.metric != leading.metric)

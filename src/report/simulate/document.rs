@@ -93,7 +93,7 @@ fn table(runs: &[Run]) -> Table {
         Column::right(7, "allocs").from(CALLS_FROM),
         Column::right(6, "frees").from(CALLS_FROM),
         Column::right(8, "retries").from(RETRIES_FROM),
-        Column::left(9, "trust"),
+        Column::left(9, "certainty"),
         Column::label("settings").gap(1).cut(Cut::Wrapped).least(NAME),
     ])
     .below(6);

@@ -74,7 +74,7 @@ fn plans(
         Column::right(7, "retries").from(DETAILS_FROM),
         Column::right(10, "recompute").from(RECOMPUTE_FROM),
         Column::right(4, "fits"),
-        Column::left(9, "trust"),
+        Column::left(9, "certainty"),
         Column::label("changes").gap(1).cut(Cut::Wrapped).least(NAME),
     ])
     .below(4);
