@@ -13,6 +13,10 @@ use std::ops::Range;
 /// in percent. Under `no_grad`, only results do, and a cache of keys and values, which keeps two of about a dozen.
 const LEAST_KEPT: usize = 4;
 const LEAST_SHARE: usize = 30;
+/// The most blocks that a small network allocates.
+const MOST_OF_SMALL: usize = 4 * LEAST_KEPT;
+/// Activations of a small network are at most so many times smaller than the largest.
+const PART_OF_ACTIVATION: u64 = 8;
 /// Only blocks of at least 1/N of the largest one count.
 const PART_OF_LARGEST: u64 = 1000;
 /// If a call keeps the graph that training keeps, this many of its blocks from stacks that allocate memory for backward outlive it, and
@@ -249,7 +253,11 @@ impl ModelCall {
         made.retain(|made| made.size >= largest / PART_OF_LARGEST);
         let early = &made[..made.len() / 2];
         let kept = early.iter().filter(|made| made.freed > self.end).count();
-        kept >= LEAST_KEPT && kept * 100 >= early.len() * LEAST_SHARE
+        // A small network keeps all, apart from the workspaces that PyTorch 2.15 allocates for each product.
+        let large: Vec<&Allocation> = made.iter().filter(|made| made.size >= largest / PART_OF_ACTIVATION).collect();
+        let is_small = made.len() <= MOST_OF_SMALL && large.len() >= 2 * (LEAST_KEPT - 1);
+        let is_small_graph = is_small && large[..large.len() / 2].iter().all(|made| made.freed > self.end);
+        is_small_graph || kept >= LEAST_KEPT && kept * 100 >= early.len() * LEAST_SHARE
     }
 }
 
