@@ -56,9 +56,9 @@ pub struct Simulation {
     doubted: bool,
     /// Whether a block kept a remainder that was too small to be split off.
     kept_remainder: bool,
-    /// The number of changes in `variant.splits` that were made, and whether it is unknown since how requests split blocks.
+    /// The number of changes in `variant.splits` that were made, and the last of them.
     changes: usize,
-    splits_unknown: bool,
+    splits: Option<Splits>,
     /// Blocks that may have kept a rest or not: the size without it, and with it.
     undecided: HashMap<u32, [u64; 2], RandomState>,
     live: HashMap<u64, u32, RandomState>,
@@ -134,7 +134,7 @@ impl Simulation {
             && from <= self.applied
         {
             self.changes += 1;
-            self.splits_unknown = splits == Splits::Unknown;
+            self.splits = Some(splits);
             let expandable = match splits {
                 Splits::Expandable => true,
                 Splits::Regular => false,
@@ -256,7 +256,7 @@ impl Simulation {
     fn split(&mut self, rounded: u64, free: u64, index: u32) -> u64 {
         let size = self.rules.large_block(rounded, free);
         self.kept_remainder |= size != rounded;
-        if self.splits_unknown {
+        if self.splits == Some(Splits::Unknown) {
             let [split, kept] =
                 [true, false].map(|it| self.rules.clone().with_expandable(it).large_block(rounded, free));
             if split != kept {
