@@ -16,8 +16,8 @@ use super::variables::Function;
 use super::{Finding, Fix, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{PlaceId, Role};
-use crate::model::StackId;
 use crate::model::bytes::Bytes;
+use crate::model::{FrameId, StackId};
 use crate::replay::{Allocation, Instant, NEVER};
 use crate::simulation::changes::{Editor, Lifetimes};
 use std::collections::{HashMap, HashSet};
@@ -69,7 +69,7 @@ pub(super) fn finding(
     if of_stack.values().map(|blocks| bytes(blocks)).fold(0, u64::saturating_add) < notable(device) {
         return None;
     }
-    let joined: Vec<u32> = of_stack.values().flat_map(|blocks| joined(device, blocks)).collect();
+    let joined: Vec<u32> = of_stack.values().flat_map(|blocks| joined(device, blocks, call)).collect();
     if joined.iter().any(|&index| may_be_read(device, calls, of_line, index)) || are_read(device, of_line, &of_stack) {
         return None;
     }
@@ -131,12 +131,14 @@ pub(super) fn finding(
 }
 
 /// Blocks that calls make before another one of these stacks, such as one in each layer, with the earliest instant at which they would
-/// be released if nobody stored them: with the functions that make them, or in the backward pass of the call.
+/// be released if nobody stored them: with the functions that make them, or in the backward pass of the call. What a hook makes has
+/// no reader: it ends at once.
 fn inner(
     device: &Device<'_>,
     of_line: &[&ModelCall],
     of_stack: &HashMap<StackId, Vec<(u32, Allocation, Instant)>>,
 ) -> HashMap<u32, Instant> {
+    let stack_of = |index: u32| device.track.stack_of(index as usize);
     let made = device.allocations_by(|stack| of_stack.contains_key(&stack));
     let made: Vec<(u32, &ModelCall)> = made
         .filter_map(|(index, made, _)| {
@@ -153,16 +155,37 @@ fn inner(
         let others: Vec<u32> = others.iter().map(|&(index, _)| index).collect();
         early.extend(Editor::new(device).releases_without_backward(passes, &others));
     }
+    let of_hooks: HashSet<StackId> = of_stack.keys().copied().filter(|&stack| is_of_hook(device, stack)).collect();
+    early.extend(
+        made.iter()
+            .filter(|(index, _)| of_hooks.contains(&stack_of(*index)))
+            .filter_map(|&(index, _)| Some((index, device.track.allocation(index as usize)?.born + 1))),
+    );
     early
 }
 
+/// Whether a module calls the user's function that makes these blocks, and that is not its `forward`.
+fn is_of_hook(device: &Device<'_>, stack: StackId) -> bool {
+    let (stacks, sites) = (&device.snapshot().stacks, device.sites());
+    let frames = stacks.frame_ids(stack);
+    let Some(own) = frames.iter().position(|&frame| sites.is_own(frame)) else { return false };
+    let name = stacks.frame(frames[own]).map(|frame| device.snapshot().strings.get(frame.name));
+    let is_module = |&frame: &FrameId| sites.installed_path(frame) == "torch/nn/modules/module.py";
+    name.is_some_and(|name| name != "forward") && frames.get(own + 1).is_some_and(is_module)
+}
+
 /// The results that plain code computes from these blocks at once, such as with `torch.cat`: from at least three, and
-/// from most of those that are live.
-fn joined(device: &Device<'_>, blocks: &[(u32, Allocation, Instant)]) -> Vec<u32> {
+/// from most of those that are live and in one list. A call may add to several lists, such as one for each layer.
+fn joined(device: &Device<'_>, blocks: &[(u32, Allocation, Instant)], call: impl Fn(&Allocation) -> usize) -> Vec<u32> {
     let Some(first) = blocks.first().map(|(_, made, _)| made.born) else { return Vec::new() };
     let each = blocks.iter().map(|(_, made, _)| made.requested).min().unwrap_or(0).max(1);
     // No call follows the last results, so no variable is rebound.
     let last = blocks.iter().map(|(_, made, _)| made.requested).max().unwrap_or(0).saturating_mul(2);
+    let mut of_calls: HashMap<usize, u64> = HashMap::new();
+    for (_, made, _) in blocks {
+        *of_calls.entry(call(made)).or_default() += 1;
+    }
+    let lists = of_calls.into_values().max().unwrap_or(1);
     let is_joined = |&(index, made): &(u32, Allocation)| {
         made.requested >= each.saturating_mul(3)
             && device.roles().role(device.track.stack_of(index as usize)) == Role::Plain
@@ -170,7 +193,8 @@ fn joined(device: &Device<'_>, blocks: &[(u32, Allocation, Instant)]) -> Vec<u32
             && {
                 let there = blocks.iter().filter(|(_, it, _)| it.freed > made.born && it.born < made.born);
                 let all = there.map(|(_, it, _)| it.requested).fold(0, u64::saturating_add);
-                made.requested <= all.saturating_add(last) && made.requested.saturating_mul(2) >= all
+                made.requested <= all.saturating_add(last)
+                    && made.requested.saturating_mul(2).saturating_mul(lists) >= all
             }
     };
     born_in(device, first, device.track.entries()).filter(is_joined).map(|(index, _)| index).collect()

@@ -4,6 +4,7 @@
 //! line and its fix. A simulation of the fix shows what it saves; a fix that saves too little is dropped. A fix
 //! that cannot be simulated has no figures, and says why.
 
+mod abandoned;
 mod activations_in_place;
 mod attention_matrix;
 mod cast_copies;

@@ -107,7 +107,7 @@ pub(super) fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept
 }
 
 /// Whether a call keeps most of what its modules make first: these are no results. A small model makes few blocks.
-fn keeps_most(device: &Device<'_>, kept: &Kept<'_>) -> bool {
+pub(super) fn keeps_most(device: &Device<'_>, kept: &Kept<'_>) -> bool {
     let made: Vec<(u32, Allocation)> = born_in(device, kept.call.start, kept.call.end).collect();
     let largest = made.iter().map(|(_, made)| made.size).max().unwrap_or(0);
     let early = made.iter().take(made.len() / 2).filter(|(_, made)| made.size > largest / SMALL);

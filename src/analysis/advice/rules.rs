@@ -5,11 +5,11 @@
 use super::attention_matrix::expanded_mask;
 use super::model_calls::ModelCalls;
 use super::{
-    Finding, activations_in_place, attention_matrix, cast_copies, dataloader_prefetch, detached, duplicate_model,
-    expressions, flat_gradients, foreach_temporaries, fp32_logits, frozen, frozen_model, grads_kept, grads_zeroed,
-    graph_pools, growing, held, inference_cache, kept_outputs, kept_over_steps, kv_cache_growth, last_logits,
-    master_copies, master_gradients, moved_gradients, release_cache, replaced, second_optimizer, several_graphs,
-    side_stream, temporaries, varying_lengths, whole_copies, without_backward, zero_grad_late,
+    Finding, abandoned, activations_in_place, attention_matrix, cast_copies, dataloader_prefetch, detached,
+    duplicate_model, expressions, flat_gradients, foreach_temporaries, fp32_logits, frozen, frozen_model, grads_kept,
+    grads_zeroed, graph_pools, growing, held, inference_cache, kept_outputs, kept_over_steps, kv_cache_growth,
+    last_logits, master_copies, master_gradients, moved_gradients, release_cache, replaced, second_optimizer,
+    several_graphs, side_stream, temporaries, varying_lengths, whole_copies, without_backward, zero_grad_late,
 };
 use crate::facts::device::Device;
 use crate::model::HOST_DEVICE;
@@ -124,7 +124,7 @@ rules! {
     AttentionMatrix "attention_matrix" "Attention allocates the matrix of all token pairs."
         {} [Categories attention_matrix, Categories expanded_mask] ["attention_matrix/mod.rs", "attention_matrix/expanded_mask.rs"],
     RetainedGraph "retained_graph" "Tensors are kept from step to step together with their autograd graph."
-        { piles_up: true } [Calls kept_over_steps] ["retained.rs"],
+        { piles_up: true } [Calls kept_over_steps, Calls abandoned] ["retained.rs", "abandoned.rs"],
     AccumulatingMetrics "accumulating_metrics" "Results of all batches are collected on the device."
         { piles_up: true, copies_results: true, must_lower_allocated: true } [] ["collected.rs"],
     EvalWithoutNoGrad "eval_without_no_grad" "Evaluation with gradients enabled."
