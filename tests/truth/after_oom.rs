@@ -77,6 +77,15 @@ fn bounds_of_other_families_hold() {
     assert_none(&wrong);
 }
 
+/// A complete step shows from both sides what the failed one needs, if their requests are the same.
+#[test]
+fn a_complete_step_bounds_the_failed_one_from_both_sides() {
+    let need = need(&format!("{FAMILIES}/oom_moe_85/snapshot.pickle.gz"));
+    let counted = counted(&format!("{FAMILIES}/b_moe_08"));
+    assert!(need.finished.is_some_and(|finished| finished == need.low), "{need:?}");
+    assert!((need.high.unwrap() - need.low) * 100 <= counted * 15, "{need:?}, {counted}");
+}
+
 /// A run with half the batch bounds what the failed one needs.
 #[test]
 fn a_run_with_another_batch_bounds_the_failed_one() {

@@ -4,6 +4,7 @@
 use super::align::{Request, StackNumbers, Values, align};
 use super::scaling::have_same_lines;
 use super::{LEAST_MATCHED, program, same_device};
+use crate::allocator::SizeRules;
 use crate::error::{Error, Result};
 use crate::facts::device::{Device, Devices, ask_each};
 use crate::model::bytes::Bytes;
@@ -56,9 +57,10 @@ fn of_device(failed: &Device<'_>, other: &Device<'_>, options: &PlanOptions) -> 
     let mut plans = DevicePlans::resized(other, &options, sizes)?;
     plans.failed = Some(compared);
     let high = plans.as_it_is.as_ref().map(|plan| plans.measure(plan));
-    let [of_failed, _] = programs;
+    let [of_failed, of_other] = programs;
     let simulator = Simulator::new(failed.track, of_failed.clone(), None, None);
-    plans.need = Need::between(&of_failed, &simulator, high, Above::Recording(compared));
+    let finished = of_other.live_bytes(&SizeRules::device(&simulator.settings));
+    plans.need = Need::between(&of_failed, &simulator, (Some(finished), high), Above::Recording(compared));
     if is_told {
         plans.context = None;
         if plans.fits {

@@ -63,7 +63,10 @@ pub(crate) fn verdict(need: &Need, capacity: u64) -> String {
 
 /// The reasons for both bounds.
 pub(crate) fn because(need: &Need) -> String {
-    let least = format!("{} was in use at once, with the request that failed", Bytes(need.live));
+    let mut least = format!("{} was in use at once, with the request that failed", Bytes(need.live));
+    if let Some(finished) = need.finished {
+        least += &format!(", and {} will be if it goes on like what finished", Bytes(finished));
+    }
     let most = match need.above {
         Above::Step(step) if step.is_resized => format!(
             "at most what the last complete step needs with the sizes of the failed one ({} of its {} requests are known; others grow \

@@ -4,6 +4,7 @@ use super::DevicePlans;
 use super::moves::Moves;
 use super::plan::{Plan, STEPS_OF_NEEDS};
 use super::search::{Found, Goal, Search, Sought, Tried};
+use crate::allocator::SizeRules;
 use crate::facts::device::Device;
 use crate::model::AllocatorSettings;
 use crate::simulation::changes::checkpointable::{Checkpointable, Holders};
@@ -109,6 +110,13 @@ impl<'d, 'a> Bench<'d, 'a> {
         let search = Search::new(&self.simulator, &self.editor, self.sought.clone(), &self.settings);
         let program = search.program(&[]).ok()?.program;
         self.simulator.enough(&program, settings, STEPS_OF_NEEDS)
+    }
+
+    /// The most in use at once if the last complete step is repeated.
+    pub(super) fn live_bytes(&self) -> Option<u64> {
+        let Self { simulator, sought, .. } = self;
+        let repeated = sought.repeat.as_ref()?.apply_to_recorded(&simulator.program);
+        Some(repeated.live_bytes(&SizeRules::device(&simulator.settings)))
     }
 
     /// Completes the row of the unchanged program, which does not fit: a device that is large enough for it may also hold the

@@ -252,10 +252,9 @@ impl DevicePlans {
         bench.with_cache = with_cache;
         let searched = Self::reaching(device, &mut bench);
         let high = searched.as_it_is.as_ref().map(|plan| searched.measure(plan));
-        let need = failing
-            .as_ref()
-            .zip(unfinished)
-            .and_then(|(program, unfinished)| Need::between(program, &bench.simulator, high, Above::Step(unfinished)));
+        let need = failing.as_ref().zip(unfinished).and_then(|(program, unfinished)| {
+            Need::between(program, &bench.simulator, (bench.live_bytes(), high), Above::Step(unfinished))
+        });
         let plans =
             Self { unfinished, need, generation, capacity: Some(capacity), context, dropped_at_start, ..searched };
         if plans.fits && unfinished.is_some() && is_full_device {

@@ -18,6 +18,9 @@ use std::ops::Range;
 pub struct Need {
     /// The most in use at once, with the request that failed: needed with any allocator settings.
     pub live: u64,
+    /// The most in use at once in what finished, a repeated step or another run, if every request before the failure has the same
+    /// size there.
+    pub finished: Option<u64>,
     /// At least this, with the recorded settings: these, and more than the device had on which the request failed.
     pub low: u64,
     /// At most this; `None` if nothing bounds it.
@@ -89,11 +92,17 @@ impl Need {
         let rest = Rest::after(device, refused);
         let reserved = u64::try_from(device.track.counters_at(refused + 1).reserved).unwrap_or(u64::MAX);
         let high = rest.ok().map(|rest| reserved.saturating_add(rest.bytes()));
-        Self::between(&simulator.program, simulator, high, rest.map_or_else(Above::Nothing, Above::Rest))
+        Self::between(&simulator.program, simulator, (None, high), rest.map_or_else(Above::Nothing, Above::Rest))
     }
 
-    /// The need of a program that runs out of memory, given what bounds it from above. `None` if it does not.
-    pub(crate) fn between(program: &Program, simulator: &Simulator, high: Option<u64>, above: Above) -> Option<Self> {
+    /// The need of a program that runs out of memory, given the most in use at once in what finished, and what bounds it from above.
+    /// `None` if it does not.
+    pub(crate) fn between(
+        program: &Program,
+        simulator: &Simulator,
+        (finished, high): (Option<u64>, Option<u64>),
+        above: Above,
+    ) -> Option<Self> {
         let &(refused, told) = program.refusals.first()?;
         let setup = Simulator { capacity: Some(told), ..simulator.clone() }.setup(&simulator.settings);
         let live = program.live_bytes_to(program.steps_to_refusal(refused), &setup.rules);
@@ -101,14 +110,16 @@ impl Need {
         let (outcome, _) = simulate_to_refusal(program, &setup, refused);
         let is_reproduced = outcome.fails_at.is_some() || outcome.refusals.first() == Some(&(refused, false));
         let low = if is_reproduced { live.max(told.saturating_add(1)) } else { live };
-        let is_resized = match above {
-            Above::Step(step) => step.is_resized,
-            Above::Recording(failed) => failed.is_resized,
-            Above::Rest(_) | Above::Nothing(_) => false,
+        let (is_resized, is_same) = match above {
+            Above::Step(step) => (step.is_resized, step.equal == step.requests),
+            Above::Recording(failed) => (failed.is_resized, failed.equal == failed.requests),
+            Above::Rest(_) | Above::Nothing(_) => (false, false),
         };
+        let finished = finished.filter(|_| is_same && !is_resized);
+        let low = low.max(finished.unwrap_or(0));
         let margin = |high: u64| if is_resized { high / OTHER_SIZES } else { 0 };
         let high = high.map(|high| high.saturating_add(margin(high)).max(low));
-        Some(Self { live, low, high, above })
+        Some(Self { live, finished, low, high, above })
     }
 
     /// Whether the program fits a device on which the allocator can use this many bytes.
