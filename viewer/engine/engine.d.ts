@@ -107,6 +107,8 @@ export class Engine {
     gpus(): string;
     /** IDs of the allocations with a matching frame, in ascending order, as with `--include`. */
     search(device: number, pattern: string): Uint32Array;
+    /** JSON in and out: for each of the second `Named[]`, the `Partner` among the first ones, as `memviz diff` matches rows. */
+    matched(by: By, base: string, now: string): string;
     /** For each text, 1 if it matches like a frame, otherwise 0. */
     matches(pattern: string, texts: string[]): Uint8Array;
     /** JSON: `Frame[]`, the frames that the labels of a row's stack represent, in their order. */
@@ -304,6 +306,20 @@ export interface Difference extends Flow {
     rows: DifferenceRow[];
     /** The uses of private pools, and the code that used them first, if rows represent pools. */
     notes: string[];
+}
+
+/** A row of one of two recordings. */
+export interface Named {
+    label: string;
+    /** If rows represent stacks. */
+    stack: readonly string[];
+}
+
+/** Its row in the other recording, by its place; `null` if there is none. */
+export interface Partner {
+    base: number | null;
+    /** Where it was in the other recording if its label differs, such as ` (was line 12)`. */
+    was: string;
 }
 
 export interface FlameNode {

@@ -55,6 +55,7 @@ export interface Requests {
         args: [device: number, metric: Metric, by: By, from: number, to: number, top: number];
         answer: Engine.Difference;
     };
+    matched: { args: [by: By, base: string, now: string]; answer: Engine.Partner[] };
     flow: { args: [device: number, metric: Metric, from: number, to: number]; answer: Engine.Flow };
     flame: { args: [device: number, metric: Metric, instant: number]; answer: Engine.FlameNode[] };
     flame_of_range: {

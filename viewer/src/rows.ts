@@ -1,6 +1,6 @@
 /** Memory by group, in rows: at an instant, at two of them, or in two recordings. */
 
-import type { By, Difference, Flow } from '../engine/engine.d.ts';
+import type { By, Difference, Flow, Partner } from '../engine/engine.d.ts';
 import { type Color, OTHER } from './colors.ts';
 import { entry } from './format.ts';
 import { type Lane, letters } from './lane.ts';
@@ -27,6 +27,9 @@ const FLOW = [
 /** A row, of any comparison. */
 export interface Line {
     label: string;
+    /** Its label in the first recording, and how that differs, as text. */
+    base: string | null;
+    was: string;
     color: Color;
     inferred: boolean;
     /** The stack with the most bytes, of the second recording or of the first. */
@@ -60,8 +63,11 @@ export async function ask(lanes: readonly Lane[], by: By): Promise<Content> {
     const [first, second] = lanes;
     if (second) {
         const [was, is] = await Promise.all([difference(first, by), difference(second, by)]);
+        const [before, after] = [standing(was, false), standing(is, true)];
+        const names = (lines: readonly Line[]) => JSON.stringify(lines.map(({ label, stack }) => ({ label, stack })));
+        const partners = await second.recording.client.ask('matched', [by, names(before), names(after)]);
         return {
-            lines: paired(standing(was, false), standing(is, true)),
+            lines: paired(before, after, partners),
             before: was.to_bytes,
             total: is.to_bytes,
             flow: null,
@@ -81,7 +87,7 @@ export async function ask(lanes: readonly Lane[], by: By): Promise<Content> {
     const answer = await difference(first, by, from, to);
     const line = (row: Difference['rows'][number]): Line => {
         const { from_bytes: before, to_bytes: bytes } = row;
-        return { ...row, color: row, second: false, blocks: null, before, bytes, flow: row };
+        return { ...row, base: null, was: '', color: row, second: false, blocks: null, before, bytes, flow: row };
     };
     return {
         lines: answer.rows.map(line),
@@ -103,30 +109,24 @@ function difference(lane: Lane, by: By, from = lane.at, to = lane.at): Promise<D
 /** The state at an instant, given the difference from that same instant. */
 function standing({ rows }: Difference, second: boolean): Line[] {
     const lines = rows.map((row): Line => {
-        return { ...row, color: row, second, blocks: row.to_blocks, before: null, bytes: row.to_bytes, flow: null };
+        return { ...row, base: null, was: '', color: row, second, blocks: row.to_blocks, before: null, bytes: row.to_bytes, flow: null };
     });
     return lines.sort((a, b) => b.bytes - a.bytes);
 }
 
-/**
- * The rows of two recordings by their labels, the largest change first. Rows with the same label are merged, since it is
- * unknown which of them belongs to which row of the other recording.
- */
-export function paired(before: readonly Line[], after: readonly Line[]): Line[] {
-    const lines = new Map<string, Line & { before: number }>();
-    const add = (line: Line, was: number, is: number) => {
-        const known = lines.get(line.label);
-        if (!known) lines.set(line.label, { ...line, blocks: null, before: was, bytes: is });
-        else {
-            known.before += was;
-            known.bytes += is;
-            known.inferred ||= line.inferred;
-        }
-    };
-    for (const line of before) add(line, line.bytes, 0);
-    for (const line of after) add(line, 0, line.bytes);
+/** The rows of two recordings, the largest change first; `partners` are those of the rows after. */
+export function paired(before: readonly Line[], after: readonly Line[], partners: readonly Partner[]): Line[] {
+    const lines = after.map((line, place): Line & { before: number } => {
+        const { base, was } = partners[place];
+        const known = base === null ? null : before[base];
+        const inferred = line.inferred || (known?.inferred ?? false);
+        return { ...line, inferred, was, base: known?.label ?? null, blocks: null, before: known?.bytes ?? 0 };
+    });
+    const known = new Set(partners.map(({ base }) => base));
+    const gone = before.filter((_, place) => !known.has(place));
+    lines.push(...gone.map((line) => ({ ...line, blocks: null, before: line.bytes, bytes: 0 })));
     const change = (line: Line & { before: number }) => Math.abs(line.bytes - line.before);
-    return [...lines.values()].sort((a, b) => change(b) - change(a) || b.bytes - a.bytes);
+    return lines.sort((a, b) => change(b) - change(a) || b.bytes - a.bytes);
 }
 
 /** The shown rows, in the given order: the rest is one row, unless rows overlap and so have no sum. */
@@ -137,7 +137,7 @@ export function shown({ lines, inclusive }: Pick<Content, 'lines' | 'inclusive'>
 
 /** The line with a label; `null` if there is none. */
 export function found({ lines }: Content, label: string): Line | null {
-    const same = lines.filter((line) => line.label === label);
+    const same = lines.filter((line) => line.label === label || line.base === label);
     return same.length > 1 ? together(same, label, same[0].color, same[0]) : (same[0] ?? null);
 }
 
@@ -155,6 +155,8 @@ function together(lines: readonly Line[], label: string, color: Color, likeAll?:
         lines.some((line) => of(line) === null) ? null : lines.reduce((total, line) => total + of(line)!, 0);
     return {
         label,
+        base: null,
+        was: '',
         color,
         inferred: lines.some((line) => line.inferred),
         stack: likeAll?.stack ?? [],

@@ -143,7 +143,7 @@ export class Table implements View {
             'td',
             { class: 'label' },
             swatch(line.color),
-            element('span', { class: 'name' }, name(line.label) + (line.inferred ? ' *' : '')),
+            element('span', { class: 'name' }, name(line.label) + (line.inferred ? ' *' : '') + name(line.was)),
         );
         label.title = line.stack
             .slice(0, 40)

@@ -9,7 +9,7 @@ pub(crate) mod words;
 
 #[cfg(feature = "plot")]
 pub use picture::draw;
-pub use words::{alike, exceeded_growth, unknown_growth};
+pub use words::{alike, exceeded_growth, moved, unknown_growth};
 
 use crate::analysis::diff::DiffReport;
 use crate::report::Sources;

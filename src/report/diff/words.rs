@@ -228,10 +228,16 @@ pub fn fate(device: &DeviceDiff, row: &DiffRow) -> String {
             format!(" ({}, was {})", count(row.new_blocks, "block"), row.base_blocks)
         }
         (Fate::Changed, None) => String::new(),
-        (Fate::Changed, Some(label)) => match (CodePlace::of_line(label), CodePlace::of_line(&row.label)) {
-            (Some(base), Some(new)) if base.file == new.file => format!(" (was line {})", base.line),
-            _ => format!(" (was {label})"),
-        },
+        (Fate::Changed, Some(label)) => moved(label, &row.label),
+    }
+}
+
+/// Where a row was in the base, if its label differs.
+pub fn moved(base_label: &str, label: &str) -> String {
+    match (CodePlace::of_line(base_label), CodePlace::of_line(label)) {
+        _ if base_label == label => String::new(),
+        (Some(base), Some(new)) if base.file == new.file => format!(" (was line {})", base.line),
+        _ => format!(" (was {base_label})"),
     }
 }
 

@@ -10,6 +10,7 @@ mod figures;
 mod findings;
 mod flame;
 mod frames;
+mod matched;
 #[cfg(feature = "view")]
 pub(crate) mod page;
 mod reading;
@@ -24,6 +25,7 @@ pub use figures::figures;
 pub use findings::findings;
 pub use flame::flame;
 pub use frames::frames;
+pub use matched::matched;
 pub use reading::Reading;
 pub use segments::segments;
 pub use times::{annotations, phases, samples, steps};

@@ -184,6 +184,11 @@ impl Engine {
         Ok(view::flow(&flow))
     }
 
+    /// For each row of a second recording, the row of a first one that it matches, as in `memviz diff`.
+    pub fn matched(&self, group: &str, base: &str, new: &str) -> Thrown<String> {
+        view::matched(by(group)?, base, new).map_err(|error| JsError::new(&error.to_string()))
+    }
+
     /// Live bytes by stack at an instant.
     pub fn flame(&self, device: i32, of: &str, instant: u32) -> Thrown<String> {
         let options = FlameOptions::default().peak(self.at(device, of, instant)?);

@@ -6,6 +6,7 @@ import * as support from './support.ts';
 import { answer, drop, exact, fixture, inPage, link, pageOf, type Peak, picture, place, ready, root, settled } from './support.ts';
 
 const GPT = fixture('snapshots/gpt_train/snapshot.pickle.gz');
+const CHECKPOINTED = fixture('snapshots/gpt_train_ckpt/snapshot.pickle.gz');
 const OOM = fixture('snapshots/oom/snapshot.pickle.gz');
 
 after(support.close);
@@ -134,6 +135,26 @@ test('a second file is compared, as memviz diff does', async () => {
             await settled(page);
             assert.equal(await page.locator(`#panel-${tab} canvas`).count(), 2);
         }
+    });
+});
+
+test('a line that moved is one row, as in memviz diff', async () => {
+    await inPage(pageOf(GPT), '', async (page) => {
+        await ready(page);
+        await drop(page, CHECKPOINTED);
+        await page.waitForFunction(() => document.querySelectorAll('#timelines canvas').length === 2);
+        await ready(page, 2);
+        interface Diff {
+            devices: { rows: { label: string; base_label: string | null; delta_bytes: number }[] }[];
+        }
+        const moved = answer<Diff>('diff', GPT, CHECKPOINTED).devices[0].rows.filter((row) => row.base_label !== null);
+        assert.ok(moved.length > 0);
+        const rows = await exact(page);
+        for (const row of moved) {
+            assert.equal(rows.get(row.label), row.delta_bytes, row.label);
+            assert.equal(rows.get(row.base_label!), undefined, row.base_label!);
+        }
+        assert.match((await page.textContent('#panel-table')) ?? '', /cases\.py:\d+ train_steps \(was line \d+\)/);
     });
 });
 

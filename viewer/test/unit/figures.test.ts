@@ -12,19 +12,27 @@ import { behind, runs } from '../../src/runs.ts';
 
 function line(label: string, bytes: number): Line {
     const color = { light: '', dark: '' };
-    return { label, color, inferred: false, stack: [], second: false, blocks: 1, before: null, bytes, flow: null };
+    return { label, base: null, was: '', color, inferred: false, stack: [], second: false, blocks: 1, before: null, bytes, flow: null };
 }
 
-test('rows of two recordings sum to both totals, also if labels repeat', () => {
-    const lines = paired([line('a', 10), line('b', 5), line('a', 7)], [line('a', 4), line('c', 1), line('c', 2)]);
+test('rows of two recordings are those that belong together, also if a line moved or labels repeat', () => {
+    const partners = [
+        { base: 2, was: '' },
+        { base: null, was: '' },
+        { base: 1, was: ' (was line 5)' },
+    ];
+    const before = [line('a', 10), line('b.py:5 f', 5), line('a', 7)];
+    const lines = paired(before, [line('a', 4), line('c', 1), line('b.py:6 f', 2)], partners);
     assert.deepEqual(
-        lines.map(({ label, before, bytes }) => [label, before, bytes]),
+        lines.map(({ label, was, before, bytes }) => [label + was, before, bytes]),
         [
-            ['a', 17, 4],
-            ['b', 5, 0],
-            ['c', 0, 3],
+            ['a', 10, 0],
+            ['a', 7, 4],
+            ['b.py:6 f (was line 5)', 5, 2],
+            ['c', 0, 1],
         ],
     );
+    assert.equal(found({ lines, before: 22, total: 7, flow: null, inclusive: false, heads: ['', ''], notes: [] }, 'b.py:5 f')?.bytes, 2);
 });
 
 test('hidden rows are still found, and overlapping rows are not added up', () => {
