@@ -7,7 +7,6 @@ use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Holder, Inference};
 use crate::facts::time::moment::Moment;
 use crate::facts::time::when::{Purpose, When};
-use crate::facts::training::Category;
 use crate::model::logged::tensor_bytes;
 use crate::model::{DEFAULT_POOL, DeviceId, PoolId, StackId};
 use crate::replay::{Allocation, Anomalies, Completeness, Counters, History, Instant, Metric, NEVER, Track};
@@ -274,7 +273,7 @@ impl Block {
         let origin = grouper.origin(&holder);
         let site_inferred = origin.forward.is_some() && !origin.is_recorded;
         // That nothing is known about the use of a block is no inference.
-        let is_known = !matches!(decision.category, Category::Unknown | Category::BeforeRecording);
+        let is_known = decision.category.is_known();
         let category_inferred = is_known && !decision.evidence.is_recorded();
         let site = grouper.keys(&holder).first().map(|key| grouper.label(key, false)).unwrap_or_default();
         let free = if made.freed == NEVER { None } else { History::entry_before(made.freed) };

@@ -24,8 +24,9 @@ export interface Curve {
 
 export interface Group {
     label: string;
-    /** The category, for `--by category`. */
+    /** The category of most of its memory, if it is known, by its name and in words. */
     category: string | null;
+    purpose: string | null;
     /** Colors on a light and a dark background, `#RRGGBB`, as in the pictures. */
     light: string;
     dark: string;
@@ -290,6 +291,8 @@ export interface Flow {
 
 export interface DifferenceRow extends Flow {
     label: string;
+    /** The category of most of its memory, in words, if it is known. */
+    purpose: string | null;
     light: string;
     dark: string;
     inferred: boolean;

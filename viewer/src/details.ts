@@ -125,6 +125,7 @@ export class Details {
         const { metric } = this.lanes[0].store.state;
         const size = (count: number, of: number) => `${bytes(count)}  ${share(count, of)}`;
         const facts: [string, string][] = [];
+        if (line.purpose !== null) facts.push(['category', line.purpose]);
         if (line.before === null) {
             facts.push([heads[1], size(line.bytes, total)]);
             if (line.blocks !== null) facts.push([metric === 'reserved' ? 'segments' : 'blocks', whole(line.blocks)]);

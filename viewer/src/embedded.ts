@@ -35,12 +35,16 @@ export function decode(text: string): Uint8Array<ArrayBuffer> {
     return bytes.subarray(0, length - 5 + count);
 }
 
-/** Embedded bytes; for a recording also its name, how to read it, samples of the device, and what to show first, as in a link. */
+/**
+ * Embedded bytes; for a recording also its name, how to read it, samples of the device, its findings, and what to show first, as
+ * in a link.
+ */
 export interface Carried {
     bytes: Blob;
     name: string;
     options: string;
     samples: string;
+    findings: string;
     show: string;
 }
 
@@ -50,6 +54,6 @@ export function take(id: string): Carried | null {
     const text = holder?.textContent ?? '';
     if (!holder || text.trim() === '') return null;
     holder.textContent = '';
-    const { name = '', options = '', samples = '', show = '' } = holder.dataset;
-    return { bytes: new Blob([decode(text)]), name, options, samples, show };
+    const { name = '', options = '', samples = '', findings = '', show = '' } = holder.dataset;
+    return { bytes: new Blob([decode(text)]), name, options, samples, findings, show };
 }

@@ -107,6 +107,7 @@ function take(given: Given, isWithFirst: boolean): void {
                 name: isOne ? path : file.name,
                 options: '',
                 samples: (await samples?.text()) ?? '',
+                findings: '',
             })),
         );
         const isSecond = isWithFirst && all.length === 1 && page !== null;

@@ -126,6 +126,8 @@ export class Page {
             hasSegments ? this.#whatIf : new MissingView('whatif', 'What if', NO_REQUESTS),
             this.#findings,
         ];
+        const known = recordings.map((recording) => recording.known).filter((each) => each !== null);
+        if (known.length === recordings.length) this.#fill(known);
         // The timeline asks first, once it has a size: its answer is the first picture.
         const begun = twoFrames().then(() => {
             if (!this.#gone.signal.aborted) this.#tabs();
@@ -258,15 +260,19 @@ export class Page {
             if (!isStill(this.lanes)) await Promise.all(this.timelines.map((each) => each.ready));
             performance.mark('memviz:ready');
             this.#diverge();
-            const findings = await Promise.all(this.lanes.map((lane) => lane.recording.findings()));
-            this.#findings.fill(findings);
-            this.#whatIf.fill(findings);
-            this.#alone();
-            [this.#found] = findings;
-            this.verdict();
+            if (!this.lanes.every(({ recording }) => recording.known))
+                this.#fill(await Promise.all(this.lanes.map((lane) => lane.recording.findings())));
         } catch (error) {
             fail(error);
         }
+    }
+
+    #fill(findings: readonly (readonly Finding[])[]): void {
+        this.#findings.fill(findings);
+        this.#whatIf.fill(findings);
+        this.#alone();
+        [this.#found] = findings;
+        this.verdict();
     }
 
     #diverging = new Latest();

@@ -13,6 +13,8 @@ export interface Carried {
     options: string;
     /** The text of its `.device.json`; empty if there is none. */
     samples: string;
+    /** The engine's answer about findings, if the command line wrote it; empty otherwise. */
+    findings: string;
 }
 
 /** The questions to the engine, and their answers. */

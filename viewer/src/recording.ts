@@ -48,13 +48,17 @@ export class Recording {
     readonly #phases = new Map<number, Promise<PhaseSpan[]>>();
     readonly #samples = new Map<number, Promise<Sample[]>>();
     #findings: Promise<Finding[]> | null = null;
+    /** The findings, if the page has them from the start. */
+    readonly known: readonly Finding[] | null;
 
     private constructor(
         readonly client: Client,
         readonly engine: Blob,
         readonly source: Carried,
         readonly figures: Figures,
-    ) {}
+    ) {
+        this.known = source.findings === '' ? null : (JSON.parse(source.findings) as Finding[]);
+    }
 
     get name(): string {
         return this.source.name;
@@ -101,7 +105,8 @@ export class Recording {
     }
 
     /** The findings: computed once. */
-    findings(): Promise<Finding[]> {
+    async findings(): Promise<readonly Finding[]> {
+        if (this.known) return this.known;
         this.#findings ??= this.#find();
         return this.#findings;
     }

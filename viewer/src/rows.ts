@@ -27,6 +27,8 @@ const FLOW = [
 /** A row, of any comparison. */
 export interface Line {
     label: string;
+    /** The category of most of its memory, in words, if it is known. */
+    purpose: string | null;
     /** Its label in the first recording, and how that differs, as text. */
     base: string | null;
     was: string;
@@ -155,6 +157,7 @@ function together(lines: readonly Line[], label: string, color: Color, likeAll?:
         lines.some((line) => of(line) === null) ? null : lines.reduce((total, line) => total + of(line)!, 0);
     return {
         label,
+        purpose: null,
         base: null,
         was: '',
         color,

@@ -59,18 +59,19 @@ const CATEGORIES = [
 export const OTHERS = '(other)';
 
 /**
- * The same bands in an order that does not depend on the range: categories in their order, other groups as in `before`, the
+ * The same bands in an order that does not depend on the range: by category if these are known, within one as in `before`, the
  * order of the whole run, and groups that are not in it above them.
  */
-export function ordered(bands: Bands, columns: number, by: string, before: readonly string[]): Bands {
-    const order = by === 'category' ? CATEGORIES : before;
-    const rank = (label: string) => {
-        const at = order.indexOf(label);
-        return label === OTHERS ? Number.POSITIVE_INFINITY : at < 0 ? order.length : at;
+export function ordered(bands: Bands, columns: number, before: readonly string[]): Bands {
+    const place = (order: readonly string[], name: string) => {
+        const at = order.indexOf(name);
+        return at < 0 ? order.length : at;
     };
-    const rows = bands.groups.map((group, row) => ({ row, rank: rank(group.label) }));
+    const rank = ({ label, category }: Bands['groups'][number]): [number, number] =>
+        label === OTHERS ? [CATEGORIES.length + 1, 0] : [place(CATEGORIES, category ?? ''), place(before, label)];
+    const rows = bands.groups.map((group, row) => ({ row, rank: rank(group) }));
     // The sort is stable.
-    rows.sort((a, b) => (a.rank === b.rank ? 0 : a.rank - b.rank));
+    rows.sort((a, b) => a.rank[0] - b.rank[0] || a.rank[1] - b.rank[1]);
     const values = new Float64Array(bands.values.length);
     rows.forEach(({ row }, at) => {
         values.set(bands.values.subarray(row * columns, (row + 1) * columns), at * columns);
@@ -94,12 +95,23 @@ export function bandAt(sums: Float64Array, columns: number, at: number, bytes: n
     return -1;
 }
 
+/** Bands that are this many pixels high have a line between them and the next one of their category, which has the same hue... */
+const PARTED = 4;
+/** ...where their edge is no steeper than this many pixels for each column: steeper edges would be dots. */
+const FLAT = 2;
+
+/** For each band, whether the one above it is of the same category. */
+export function touching({ groups }: Bands): boolean[] {
+    return groups.map(({ category }, row) => category !== null && groups[row + 1]?.category === category);
+}
+
 /** Writes the pixels of bands, one wide for each column, `height` rows for `top` bytes. */
 export function paintBands(
     pixels: Uint32Array,
     sums: Float64Array,
     columns: number,
     colors: readonly string[],
+    isTouching: readonly boolean[],
     height: number,
     top: number,
     ground: string,
@@ -107,11 +119,15 @@ export function paintBands(
     const empty = pixel(ground);
     const rows = colors.map(pixel);
     const scale = height / top;
+    const last = new Float64Array(rows.length).fill(-height);
     for (let at = 0; at < columns; at++) {
         let below = height;
         for (let row = 0; row < rows.length; row++) {
             const above = Math.max(0, height - Math.round(sums[row * columns + at] * scale));
             for (let y = above; y < below; y++) pixels[y * columns + at] = rows[row];
+            const isParted = isTouching[row] && below - above >= PARTED && Math.abs(above - last[row]) <= FLAT;
+            if (isParted) pixels[above * columns + at] = empty;
+            last[row] = above;
             below = Math.min(below, above);
         }
         for (let y = 0; y < below; y++) pixels[y * columns + at] = empty;

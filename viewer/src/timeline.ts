@@ -6,7 +6,9 @@ import { chart } from './chart.ts';
 import { Latest } from './client.ts';
 import { ACCENT, ALARM, BACKGROUND, MUTED, TEXT, type Theme } from './colors.ts';
 import { bound, bytes, counted, duration, entry, entryOf, name, share, whole } from './format.ts';
+import { byId } from './dom.ts';
 import { devicesOf, extent, type Lane, missing, top } from './lane.ts';
+import { showLegend } from './legend.ts';
 import { clamped, type Ranged } from './navigate.ts';
 import type { Pen } from './pen.ts';
 import { drawAxes, fromX, fromY, isInside, LEFT, type Plot, RIGHT, toX, toY } from './plot.ts';
@@ -25,6 +27,7 @@ import {
     paintBands,
     shades,
     type Stretch,
+    touching,
 } from './stacked.ts';
 import { attempt, chosenBand, isTried, stackedBy, type State, touches, TRIED } from './state.ts';
 import type { Surface } from './surface.ts';
@@ -153,6 +156,7 @@ export class Timeline implements Drawn {
                 if (this.#whole?.key !== what) {
                     this.#whole = await this.#ask(state, { from: first, to: end, columns: pixels }, what);
                     if (this.#near && !this.#near.key.startsWith(`${what},`)) this.#near = null;
+                    showLegend(byId('legend'), this.all().flatMap((each) => each.#whole?.bands.groups ?? []));
                     this.#changed();
                 }
                 const stretch = around(state.from, state.to, pixels, [first, end]);
@@ -185,7 +189,7 @@ export class Timeline implements Drawn {
         ]);
         const reservedThen = has_reserved ? await client.ask('values', [device, 'reserved', bands.instants]) : null;
         const before = this.#whole?.bands.groups.map((group) => group.label) ?? [];
-        const stacked = ordered(bands, stretch.columns, stackedBy(state.by), before);
+        const stacked = ordered(bands, stretch.columns, before);
         const sums = edges(stacked, stretch.columns);
         const tried = { metric: ofMetric, reserved: ofReserved };
         if (predictedOf(this.lanes)) void this.#predict(state, stretch, tried);
@@ -277,7 +281,7 @@ export class Timeline implements Drawn {
         const { columns } = stretch;
         const height = Math.round(plot.box.height * this.surface.ratio);
         raster.show(bands, [colors.join(''), height, plot.top].join(), columns, height, (pixels) =>
-            paintBands(pixels, sums, columns, colors, height, plot.top, BACKGROUND[shown]),
+            paintBands(pixels, sums, columns, colors, touching(bands), height, plot.top, BACKGROUND[shown]),
         );
         raster.blit(this.surface, plot, stretch);
     }
@@ -491,6 +495,7 @@ export class Timeline implements Drawn {
             const held = fetched.bands.values[row * fetched.stretch.columns + at];
             lines.push({ text: name(group.label) + (group.inferred ? ' *' : ''), color: group, strong: true });
             lines.push({ text: `${bytes(held)}  ${share(held, total)}` });
+            if (group.purpose !== null && store.state.by !== 'category') lines.push({ text: group.purpose });
         }
         const { metric } = store.state;
         const limit = (of: Metric) => bound(device.bounds[of]);

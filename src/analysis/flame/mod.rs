@@ -169,12 +169,14 @@ fn tree(
     let stacks = grouper(GroupBy::Stack).inferring(device, options.peak.inference, metric);
     let split = options.split.map(grouper);
     let categories = (metric != Metric::Reserved).then(|| device.categories());
-    let mut sums: IndexMap<(Option<Key>, Key), Held> = IndexMap::new();
+    let mut sums: IndexMap<(Option<Key>, Key, Option<Category>), Held> = IndexMap::new();
     Holder::visit(device.track, metric, counts, |holder| {
         let group = split.as_ref().and_then(|split| split.keys(holder).into_iter().next());
         let category = categories.map(|categories| categories.get(holder.index).category);
         for key in stacks.keys(holder) {
-            sums.entry((group.clone(), key)).or_default().add(&Held::block(bytes(holder), category));
+            // Without a stack, the category says what the memory is for.
+            let before = category.filter(|category| key.is_before() && category.is_known());
+            sums.entry((group.clone(), key, before)).or_default().add(&Held::block(bytes(holder), category));
         }
     });
     let mut tree = Tree::new();
@@ -184,7 +186,7 @@ fn tree(
         shown: ShownFrames::new(device.sites(), options.all_frames),
         known: HashMap::new(),
     };
-    for ((group, key), held) in sums {
+    for ((group, key, before), held) in sums {
         // Blocks that a filter excludes, or that are from before the recording, need no group of the same name around them.
         let group = group.filter(|group| *group != key).zip(split.as_ref());
         let mut frames: Vec<_> =
@@ -193,6 +195,7 @@ fn tree(
             Key::Stack(origin) => frames.extend(paths.of_origin(origin)),
             key => frames.push((stacks.label(&key, false).into(), Owner::Nobody)),
         }
+        frames.extend(before.map(|category| (category.name().replace('_', " ").into(), Owner::Nobody)));
         tree.add(frames, &held);
     }
     tree.flatten(root)

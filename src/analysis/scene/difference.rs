@@ -117,6 +117,7 @@ impl Difference {
     ) -> Self {
         let filter = Filter::default();
         let grouper = Grouper::new(device, device.deep_sites(), &filter, by).inferring(device, Inference::On, metric);
+        let grouper = grouper.splitting_before(device, metric);
         let mut groups = Groups::new(&grouper);
         let mut sums: Vec<Group> = Vec::new();
         let mut total = Flow::default();

@@ -40,6 +40,7 @@ impl Grouped {
     pub fn of(device: &Device<'_>, metric: Metric, by: GroupBy) -> Self {
         let filter = Filter::default();
         let grouper = Grouper::new(device, device.deep_sites(), &filter, by).inferring(device, Inference::On, metric);
+        let grouper = grouper.splitting_before(device, metric);
         let is_by_site = by == GroupBy::Site && metric != Metric::Reserved;
         let categories = is_by_site.then(|| device.categories());
         let mut groups = Groups::new(&grouper);
@@ -107,8 +108,7 @@ impl Size {
 }
 
 fn places(sizes: &[Size]) -> Vec<Place> {
-    let says = |category: Category| !matches!(category, Category::Unknown | Category::BeforeRecording);
-    let is_known = sizes.iter().any(|size| size.category().is_some_and(says));
+    let is_known = sizes.iter().any(|size| size.category().is_some_and(Category::is_known));
     let category = |size: &Size| size.category().filter(|_| is_known);
     let mut members: HashMap<Option<Category>, usize> = HashMap::new();
     let mut places = vec![Place::default(); sizes.len()];

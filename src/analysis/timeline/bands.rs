@@ -163,31 +163,32 @@ enum Slot {
 }
 
 /// The `top` piles with the largest areas have their own bands, and more piles do if the rest of a category would be
-/// the largest band.
+/// the largest band, of all or at the selected instant.
 fn chosen(piles: &[Pile], top: usize, stands_apart: impl Fn(&Pile) -> bool) -> Vec<Slot> {
     let mut by_area: Vec<usize> = (0..piles.len()).collect();
     by_area.sort_rows_by_key(|&index| (Reverse(piles[index].area), Reverse(piles[index].bytes), index));
     let mut slots: Vec<Slot> = piles.iter().map(|pile| Slot::Rest(pile.category, pile.row.is_some())).collect();
-    let (mut own, mut largest) = (0, 0);
+    let (mut own, mut largest, mut most) = (0, 0, 0);
     for &index in &by_area {
         // Memory that cannot be attributed also has a band.
         let is_apart = piles[index].category.is_none() && stands_apart(&piles[index]);
         if own < top.min(MOST) || is_apart {
             slots[index] = Slot::Own(index);
             largest = largest.max(piles[index].area);
+            most = most.max(piles[index].bytes);
             own += usize::from(!is_apart);
         }
     }
-    let mut rests: HashMap<Slot, (usize, u128), RandomState> = HashMap::default();
+    let mut rests: HashMap<Slot, (usize, u128, u64), RandomState> = HashMap::default();
     for (slot, pile) in slots.iter().zip(piles).filter(|(slot, _)| matches!(slot, Slot::Rest(..))) {
         let rest = rests.entry(*slot).or_default();
-        *rest = (rest.0 + 1, rest.1 + pile.area);
+        *rest = (rest.0 + 1, rest.1 + pile.area, rest.2.saturating_add(pile.bytes));
     }
     for &index in &by_area {
         let Some(rest) = rests.get_mut(&slots[index]) else { continue };
         let is_alone = rest.0 == 1;
-        if is_alone || (rest.1 > largest && own < MOST) {
-            *rest = (rest.0 - 1, rest.1 - piles[index].area);
+        if is_alone || ((rest.1 > largest || rest.2 > most) && own < MOST) {
+            *rest = (rest.0 - 1, rest.1 - piles[index].area, rest.2.saturating_sub(piles[index].bytes));
             slots[index] = Slot::Own(index);
             own += 1;
         }

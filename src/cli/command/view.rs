@@ -17,8 +17,8 @@ use crate::input::{Compression, ReadOptions, Unpacked, device_file};
 use crate::model::Snapshot;
 use crate::replay::Metric;
 use crate::report::safe;
-use crate::report::view::Reading;
 use crate::report::view::page::{self, Carried};
+use crate::report::view::{Reading, all_findings};
 use crate::wire;
 use clap::{Args, ValueEnum};
 use std::io::{self, Cursor, IsTerminal, Read, Write};
@@ -74,6 +74,8 @@ struct Input {
     options: String,
     /// Samples of the whole device next to it.
     samples: String,
+    /// Its findings, for the page; empty for a part of a recording.
+    findings: String,
     show: String,
     anomalies: u64,
 }
@@ -133,17 +135,21 @@ impl View {
         if is_whole {
             let show = shown_failure(&devices);
             let samples = samples_beside(input, self.shared.quiet);
-            return Ok(Input { name, content: Content::Whole(origin, compression), options, samples, show, anomalies });
+            // Without them, the page says why there are none.
+            let findings = all_findings(&devices).unwrap_or_default();
+            let content = Content::Whole(origin, compression);
+            return Ok(Input { name, content, options, samples, findings, show, anomalies });
         }
         if !recording.snapshot.notes.format.has_segments() {
             let show = windows.first().map(|window| shown_first(&devices, window)).unwrap_or_default();
-            let (content, samples) = (Content::Whole(origin, compression), String::new());
-            return Ok(Input { name, content, options, samples, show, anomalies });
+            let (content, samples, findings) = (Content::Whole(origin, compression), String::new(), String::new());
+            return Ok(Input { name, content, options, samples, findings, show, anomalies });
         }
         let part = Box::new(excerpt(&devices, &windows).map_err(about)?);
         let name = format!("{name}, {}", described(&devices, &windows));
-        let (content, samples, show) = (Content::Part(part), String::new(), String::new());
-        Ok(Input { name, content, options, samples, show, anomalies })
+        let content = Content::Part(part);
+        let (samples, findings, show) = (String::new(), String::new(), String::new());
+        Ok(Input { name, content, options, samples, findings, show, anomalies })
     }
 
     /// Writes a page that only this user can read, and opens it in the browser; without a browser, prints the path of the
@@ -240,7 +246,9 @@ fn described(devices: &Devices<'_>, windows: &[Window]) -> String {
 
 /// Writes the page.
 fn write(input: Option<&Input>, out: &mut dyn Write) -> io::Result<()> {
-    let Some(Input { name, content, options, samples, show, .. }) = input else { return page::write(None, out) };
+    let Some(Input { name, content, options, samples, findings, show, .. }) = input else {
+        return page::write(None, out);
+    };
     let mut write = |out: &mut dyn Write| match content {
         Content::Part(snapshot) => wire::snapshot::write(snapshot, out),
         Content::Whole(origin, Compression::Zstd) => {
@@ -253,7 +261,7 @@ fn write(input: Option<&Input>, out: &mut dyn Write) -> io::Result<()> {
         }
     };
     let is_packed = matches!(content, Content::Whole(_, Compression::Zstd));
-    page::write(Some(Carried { name, options, samples, show, content: &mut write, is_packed }), out)
+    page::write(Some(Carried { name, options, samples, findings, show, content: &mut write, is_packed }), out)
 }
 
 impl Origin {

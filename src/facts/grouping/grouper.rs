@@ -45,6 +45,8 @@ pub(crate) struct Grouper<'a> {
     purposes: Option<&'a Categories>,
     /// The label of blocks from before the first entry without a stack.
     before: &'static str,
+    /// Their categories, if these are groups of their own.
+    before_by: Option<&'a Categories>,
     /// Whether any entry is marked as the allocator's own.
     has_own: bool,
     /// Whether any entry or block has `forward_frames`.
@@ -142,6 +144,7 @@ impl<'a> Grouper<'a> {
             training: Training::of(device, by),
             purposes: None,
             before: if is_recorded { BASELINE } else { NOT_RECORDED },
+            before_by: None,
             has_own: contexts.iter().any(|context| is_allocators_own(snapshot, context)),
             has_forward: contexts.iter().any(|context| context.forward != StackId::EMPTY)
                 || history.baseline.iter().any(|origin| origin.forward != StackId::EMPTY),
@@ -156,6 +159,13 @@ impl<'a> Grouper<'a> {
         if inference == Inference::On && self.by.is_by_code() && has_segments && metric != Metric::Reserved {
             self.backward = Some((device.backward(), device.roles()));
         }
+        self
+    }
+
+    /// The same, with a group for each known category of memory from before the recording, if groups are sites: pictures show them
+    /// in different colors. Segments ([`Metric::Reserved`]) contain many categories, so this does not apply to them.
+    pub(crate) fn splitting_before(mut self, device: &'a Device<'_>, metric: Metric) -> Self {
+        self.before_by = (self.by == GroupBy::Site && metric != Metric::Reserved).then(|| device.categories());
         self
     }
 
@@ -213,7 +223,7 @@ impl<'a> Grouper<'a> {
     /// The properties that holders of the same groups share; `None` if each holder must be examined.
     pub(crate) fn shared(&self, holder: &Holder) -> Option<Shared> {
         match self.by {
-            _ if self.is_allocators_own(holder) => None,
+            _ if self.is_allocators_own(holder) || (self.before_by.is_some() && holder.baseline) => None,
             by if by.is_by_stack() => Some(Shared::Origin(self.origin(holder), holder.baseline)),
             // Filters need the stack.
             _ if !self.filter.is_empty() => None,
@@ -248,7 +258,10 @@ impl<'a> Grouper<'a> {
     fn recorded_keys(&self, holder: &Holder, stack: StackId) -> Vec<Key> {
         let one = match self.by {
             by if by.is_by_stack() && stack == StackId::EMPTY => Key::Special(match by {
-                _ if holder.baseline => self.before,
+                _ if holder.baseline => match self.before_by.map(|categories| categories.get(holder.index).category) {
+                    Some(category) if category.is_known() => return vec![self.before_of(category)],
+                    _ => self.before,
+                },
                 GroupBy::Operator => NO_OPERATOR,
                 GroupBy::NnModule => NO_MODULE,
                 _ => NO_STACK,
@@ -287,6 +300,12 @@ impl<'a> Grouper<'a> {
             GroupBy::Phase => Key::Special(self.phase(holder).map_or(self.before, Phase::name)),
         };
         vec![one]
+    }
+
+    /// The group of blocks of one category from before the first entry.
+    fn before_of(&self, category: Category) -> Key {
+        let before = self.before.trim_end_matches(')');
+        Key::Text(format!("{before}: {})", category.name().replace('_', " ")))
     }
 
     /// The group of what holds a block.

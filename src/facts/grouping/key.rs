@@ -41,6 +41,11 @@ impl Key {
         Self::APART.contains(self)
     }
 
+    /// Whether it is memory without a stack from before the first entry.
+    pub(crate) fn is_before(&self) -> bool {
+        matches!(self, Self::Special(BASELINE | NOT_RECORDED))
+    }
+
     /// Whether the group is inferred rather than recorded.
     pub(crate) fn is_inferred(&self) -> bool {
         matches!(self, Self::InferredBackward(_) | Self::Stack(CodeOrigin { forward: Some(_), is_recorded: false, .. }))

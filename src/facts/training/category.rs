@@ -86,8 +86,12 @@ impl Category {
         };
         let name = name.trim().replace([' ', '-'], "_");
         let singular = name.strip_suffix('s').unwrap_or(&name);
-        let says = |category: &Self| !matches!(category, Self::Unknown | Self::BeforeRecording);
-        Self::ALL.into_iter().filter(says).find(|category| category.name() == singular)
+        Self::ALL.into_iter().filter(|category| category.is_known()).find(|category| category.name() == singular)
+    }
+
+    /// Whether it says what the memory is for.
+    pub fn is_known(self) -> bool {
+        !matches!(self, Self::Unknown | Self::BeforeRecording)
     }
 
     /// The category for a category of `export_memory_timeline`. Memory that autograd needs besides gradients of parameters

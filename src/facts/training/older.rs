@@ -95,7 +95,7 @@ pub(super) fn settle(
             continue;
         };
         let is_open = decision.evidence == Evidence::ParameterSize;
-        if !is_open && !matches!(decision.category, Category::Unknown | Category::BeforeRecording) {
+        if !is_open && decision.category.is_known() {
             continue;
         }
         let stack = track.stack_of(index);

@@ -2,7 +2,7 @@
 
 use crate::analysis::flame::{FlameNode, Owner};
 use crate::facts::training::Category;
-use crate::report::common::palette::{self, Color, Member, hues};
+use crate::report::common::palette::{self, Color, Member};
 use crate::report::common::words::category;
 use crate::sorting::SortRows;
 use std::cmp::Reverse;
@@ -20,7 +20,7 @@ pub(crate) enum Colors<'a> {
 
 impl<'a> Colors<'a> {
     pub(crate) fn of(nodes: impl Iterator<Item = &'a FlameNode> + Clone) -> Self {
-        if nodes.clone().any(|node| node.category.is_some_and(hues::is_known)) {
+        if nodes.clone().any(|node| node.category.is_some_and(Category::is_known)) {
             return Self::Categories;
         }
         let packages = packages(nodes);

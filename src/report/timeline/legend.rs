@@ -134,8 +134,8 @@ fn absent(stack: &Stack<'_>) -> IndexMap<String, Vec<Color>> {
     let present: HashSet<_> =
         stack.bands.iter().filter(|band| band.bytes_there > 0).map(|band| band.category).collect();
     let named = |(band, color): (&Band, Color)| {
-        let category = |category| {
-            let is_known = !matches!(category, Category::Unknown | Category::BeforeRecording);
+        let category = |category: Category| {
+            let is_known = category.is_known();
             let other = if is_known && present.contains(&Some(category)) { "other " } else { "" };
             format!("{other}{}", category_name(category))
         };

@@ -10,6 +10,7 @@ use crate::replay::{Instant, Metric};
 use crate::report::common::json::keys;
 use crate::report::common::notes;
 use crate::report::common::palette::Rgb;
+use crate::report::common::words;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -30,11 +31,13 @@ keys! {
 
     struct Row<'a>(row: &'a DifferenceRow, by: GroupBy) {
         let category = Category::ALL.into_iter().find(|category| category.name() == row.label);
-        let color = color(&row.label, category.filter(|_| by == GroupBy::Category), row.place);
+        let category = category.filter(|_| by == GroupBy::Category);
+        let color = color(&row.label, category, row.place);
         pub label: &'a str = &row.label,
         pub light: Rgb = color.light,
         pub dark: Rgb = color.dark,
         pub inferred: bool = row.inferred,
+        pub purpose: Option<&'static str> = category.or(row.place.category).map(|category| words::category(category.name())),
         #[serde(flatten)]
         pub sums: Sums = Sums::of(&row.flow),
         pub stack: &'a [String] = &row.stack,

@@ -2,6 +2,8 @@
 
 use super::json;
 use crate::analysis::advice::{Advice, Changes, Saving, WhatIf};
+#[cfg(feature = "view")]
+use crate::analysis::advice::{FixSearch, Simulate};
 use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
 use crate::analysis::fragmentation::{FragmentationOptions, FragmentationReport};
 use crate::analysis::leaks::{DeviceLeaks, LeakOptions, LeakReport};
@@ -12,6 +14,8 @@ use crate::error::Result;
 use crate::facts::device::Devices;
 use crate::facts::time::when::When;
 use crate::model::{CPU_DEVICE, DeviceId};
+#[cfg(feature = "view")]
+use crate::parallel;
 use crate::replay::Instant;
 use crate::report::common::fixes;
 use crate::report::oom::words as oom;
@@ -62,6 +66,20 @@ struct Cure {
 const ALARM: &str = "alarm";
 const NOTE: &str = "note";
 const OOMS: usize = 10;
+
+/// All findings, computed at once: a page contains them, so that it shows them before its engine has found them again.
+///
+/// # Errors
+/// Like the analyses that it runs.
+#[cfg(feature = "view")]
+pub(crate) fn all_findings(devices: &Devices<'_>) -> Result<String> {
+    let cures = parallel::map(devices.all(), |device| {
+        let mut search = FixSearch::of(device, Simulate::All);
+        while search.step() {}
+        (device.id(), search.finish())
+    });
+    findings(devices, &cures.into_iter().collect())
+}
 
 /// All findings; the most important device is first.
 ///

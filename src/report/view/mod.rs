@@ -22,6 +22,8 @@ pub use allocation::allocation;
 pub use difference::{difference, flow};
 pub use events::{events, request, stack};
 pub use figures::figures;
+#[cfg(feature = "view")]
+pub(crate) use findings::all_findings;
 pub use findings::findings;
 pub use flame::flame;
 pub use frames::frames;
@@ -32,6 +34,7 @@ pub use times::{annotations, phases, samples, steps};
 pub use tried::{gpus, tried};
 
 use super::common::palette::{self, Color};
+use super::common::words;
 use crate::analysis::scene::{Place, SceneGroup};
 use crate::facts::training::Category;
 use serde::Serialize;
@@ -40,7 +43,9 @@ use serde::Serialize;
 #[derive(Clone, Debug, Serialize)]
 pub struct Group {
     pub label: String,
+    /// The category of most of its memory, if it is known, by name and in words.
     pub category: Option<&'static str>,
+    pub purpose: Option<&'static str>,
     pub light: String,
     pub dark: String,
     pub inferred: bool,
@@ -49,9 +54,11 @@ pub struct Group {
 impl From<&SceneGroup> for Group {
     fn from(group: &SceneGroup) -> Self {
         let color = color(&group.label, group.category, group.place);
+        let category = group.category.or(group.place.category);
         Self {
             label: group.label.clone(),
-            category: group.category.map(Category::name),
+            category: category.map(Category::name),
+            purpose: category.map(|category| words::category(category.name())),
             light: color.light.to_string(),
             dark: color.dark.to_string(),
             inferred: group.inferred,

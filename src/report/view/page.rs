@@ -24,6 +24,8 @@ pub struct Carried<'a> {
     pub options: &'a str,
     /// The samples of the whole device next to it, unchanged; empty if there are none.
     pub samples: &'a str,
+    /// Its findings, as the engine answers; empty if it has to find them.
+    pub findings: &'a str,
     /// What is shown first, as in the page's links to itself; empty for everything.
     pub show: &'a str,
     pub content: &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
@@ -47,13 +49,14 @@ pub fn write(carried: Option<Carried<'_>>, out: &mut dyn Write) -> io::Result<()
     out.write_all(between.as_bytes())?;
     match carried {
         None => out.write_all(RECORDING_PLACE.as_bytes())?,
-        Some(Carried { name, options, samples, show, content, is_packed }) => {
+        Some(Carried { name, options, samples, findings, show, content, is_packed }) => {
             write!(
                 out,
-                r#"<script type="application/octet-stream;ascii85" id="recording" data-name="{}" data-options="{}" data-samples="{}" data-show="{}">"#,
+                r#"<script type="application/octet-stream;ascii85" id="recording" data-name="{}" data-options="{}" data-samples="{}" data-findings="{}" data-show="{}">"#,
                 attribute(name),
                 attribute(options),
                 attribute(samples),
+                attribute(findings),
                 attribute(show)
             )?;
             let mut text = Ascii85::new(out);

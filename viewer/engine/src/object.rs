@@ -24,10 +24,11 @@ pub fn bytes(values: &[u64]) -> JsValue {
 /// Groups with their colors.
 pub fn groups<'g>(groups: impl Iterator<Item = &'g SceneGroup>) -> JsValue {
     let group = |group: &SceneGroup| {
-        let Group { label, category, light, dark, inferred } = Group::from(group);
+        let Group { label, category, purpose, light, dark, inferred } = Group::from(group);
         object(&[
             ("label", label.into()),
             ("category", category.map_or(JsValue::NULL, JsValue::from)),
+            ("purpose", purpose.map_or(JsValue::NULL, JsValue::from)),
             ("light", light.into()),
             ("dark", dark.into()),
             ("inferred", inferred.into()),

@@ -88,7 +88,7 @@ test('reserved memory over time has a band for each segment', async () => {
         await ready(page);
         const [{ maxima }] = answer<Peak>('peak', GPT).devices;
         // The lowest band is the oldest segment, which the first request created.
-        const [x, y] = await place(page, 0.9, 0.9, '#panel-blocks');
+        const [x, y] = await place(page, 0.9, 0.8, '#panel-blocks');
         await page.mouse.move(x, y);
         await page.waitForSelector('.tip:not([hidden]) .strong');
         const tip = (await page.textContent('.tip')) ?? '';

@@ -7,7 +7,7 @@ import type { Pen } from '../../src/pen.ts';
 import { axisTicks, byteTicks } from '../../src/plot.ts';
 import { fitting } from '../../src/ribbons.ts';
 import { pieces, shapeAt, stackAt } from '../../src/shapes.ts';
-import { around, bandAt, column, covers, edges, ordered } from '../../src/stacked.ts';
+import { around, bandAt, column, covers, edges, ordered, touching } from '../../src/stacked.ts';
 import { encoded } from '../encoded.ts';
 
 test('the page reads the same bytes that were written into it', () => {
@@ -110,19 +110,26 @@ test('the shape under the pointer is the one that is drawn there', () => {
 });
 
 test('bands keep their order in every range', () => {
-    const group = (label: string) => ({ label, category: null, light: '', dark: '', inferred: false });
+    const group = (label: string, category: string | null = null) => {
+        return { label, category, purpose: category, light: '', dark: '', inferred: false };
+    };
     const bands = (...labels: string[]): Bands => ({
-        groups: labels.map(group),
+        groups: labels.map((label) => group(label)),
         values: Float64Array.from(labels.flatMap((_, row) => [row, 10 * row])),
         totals: new Float64Array(2),
         instants: new Uint32Array(2),
     });
     const labels = (of: Bands) => of.groups.map((each) => each.label);
-    const near = ordered(bands('new', 'b', 'a', '(other)'), 2, 'site', ['a', 'b', 'c']);
+    const near = ordered(bands('new', 'b', 'a', '(other)'), 2, ['a', 'b', 'c']);
     assert.deepEqual(labels(near), ['a', 'b', 'new', '(other)']);
     assert.deepEqual([...near.values], [2, 20, 1, 10, 0, 0, 3, 30]);
-    const categories = ordered(bands('activation', 'temporary', 'parameter'), 2, 'category', []);
-    assert.deepEqual(labels(categories), ['parameter', 'activation', 'temporary']);
+    const sites = bands('c', 'a', 'b', '(other)');
+    const [c, a, b, other] = sites.groups;
+    sites.groups = [{ ...c, category: 'activation' }, { ...a, category: 'activation' }, { ...b, category: 'parameter' }, other];
+    const byCategory = ordered(sites, 2, ['a', 'b', 'c']);
+    assert.deepEqual(labels(byCategory), ['b', 'a', 'c', '(other)']);
+    // Bands of one hue that touch have a line between them.
+    assert.deepEqual(touching(byCategory), [false, true, false, false]);
 });
 
 test('labels are cut at the end, and left out where hardly anything fits', () => {

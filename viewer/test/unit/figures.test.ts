@@ -12,7 +12,7 @@ import { behind, runs } from '../../src/runs.ts';
 
 function line(label: string, bytes: number): Line {
     const color = { light: '', dark: '' };
-    return { label, base: null, was: '', color, inferred: false, stack: [], second: false, blocks: 1, before: null, bytes, flow: null };
+    return { label, purpose: null, base: null, was: '', color, inferred: false, stack: [], second: false, blocks: 1, before: null, bytes, flow: null };
 }
 
 test('rows of two recordings are those that belong together, also if a line moved or labels repeat', () => {

@@ -81,8 +81,3 @@ pub(crate) const fn of_category(category: Category) -> Hue {
         Category::Unknown => UNKNOWN,
     }
 }
-
-#[cfg(feature = "plot")]
-pub(crate) const fn is_known(category: Category) -> bool {
-    !matches!(category, Category::Unknown | Category::BeforeRecording)
-}

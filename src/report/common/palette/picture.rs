@@ -132,7 +132,7 @@ impl<'a> Member<'a> {
 /// The colors of all groups of a picture: shades of their category's hue by size, and the rest of a category last. If no
 /// category is known, or groups have none, shades of the hue of groups without a category.
 pub(crate) fn together(members: &[Member<'_>]) -> Vec<Color> {
-    let is_by_category = members.iter().any(|member| member.category.is_some_and(hues::is_known));
+    let is_by_category = members.iter().any(|member| member.category.is_some_and(Category::is_known));
     let category = |member: &Member<'_>| member.category.filter(|_| is_by_category || member.is_whole);
     let fixed = |member: &Member<'_>| match category(member) {
         Some(category) if member.is_whole => Some(of_category(category)),
