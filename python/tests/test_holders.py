@@ -9,10 +9,16 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import torch_memviz
 from torch_memviz._binary import VARIABLE
 
 from .conftest import FIXTURES, PROGRAMS, TorchEnvironment
+from .test_rehearsal import rehearsed
+
+#: Workspaces of cuBLAS on an H100, which have no holder.
+CUBLAS = 65 << 20
 
 
 def found_by_program(torch: TorchEnvironment, folder: Path) -> dict[str, Any]:
@@ -39,6 +45,9 @@ def test_every_kind_of_holder_is_named(any_torch: TorchEnvironment, tmp_path: Pa
     assert by_path["Cycle.kept"] == (18, "variable")
     [view] = [one for one in found["holders"] if one[2] == "main.view"]
     assert view[:2] == [17, 4]
+    assert by_path["main.net.packed"] == (20, "buffer")
+    # `multiprocessing` has a second name for the main module.
+    assert [one[2:] for one in found["holders"] if one[0] == 21] == [["shared", "variable", "", 0]]
     assert 19 not in {mib for mib, _ in by_path.values()}
 
 
@@ -72,6 +81,24 @@ def test_a_failed_request_is_recorded_with_its_holders(any_torch: TorchEnvironme
     rows = torch_memviz.peak(path, by="holder", at="oom").devices[0].attribution.rows
     assert sum(row.bytes for row in rows if not row.label.startswith("(")) > 0
     assert not any(row.label == "(freed before the references were walked)" for row in rows)
+
+
+@pytest.mark.parametrize("where", ["optimizer", "early", "growing"])
+def test_the_peak_of_a_rehearsal_is_named(torch: TorchEnvironment, tmp_path: Path, where: str) -> None:
+    rehearsed(torch, tmp_path, where, program="peaks.py")
+    device = torch_memviz.peak(tmp_path / "run.pickle", by="holder").devices[0]
+    rows = {row.label: row.bytes for row in device.attribution.rows}
+    unnamed = sum(size for label, size in rows.items() if label.startswith("("))
+    assert unnamed < CUBLAS + 0.1 * sum(rows.values()), rows
+    if where == "optimizer":
+        assert any(label.startswith("_multi_tensor_adam.") for label in rows)
+
+
+def test_a_rehearsal_ends_although_a_graph_is_left_that_must_not_be_unpacked(
+    any_torch: TorchEnvironment, tmp_path: Path
+) -> None:
+    recording, _ = rehearsed(any_torch, tmp_path, "checkpoint", program="peaks.py")
+    assert json.loads(recording["holders"])["walks"][-1]["at"] == "end"
 
 
 def test_holders_can_be_left_out(torch: TorchEnvironment, tmp_path: Path) -> None:

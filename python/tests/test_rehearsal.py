@@ -53,6 +53,9 @@ with torch_memviz.rehearse("own.pickle", gpu="rtx4090"):
     runpy.run_module(sys.argv[0], run_name="__main__")
 """
 
+#: Seconds after which a rehearsal is said to hang.
+PATIENCE = 300
+
 #: The folder of packages in an environment.
 SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
 
@@ -80,7 +83,9 @@ def rehearsed(
         str(PROGRAMS / program),
         *arguments,
     ]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False, timeout=PATIENCE
+    )
     assert done.returncode == code, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return recorded(folder / "run.pickle"), done.stdout
 

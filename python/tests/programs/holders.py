@@ -67,6 +67,25 @@ class Cycle:
     pass
 
 
+class Packed(torch.Tensor):
+    """A tensor that consists of another one, as distributed and quantized ones do."""
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> "Packed":
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, device=inner.device)  # type: ignore[attr-defined]
+        made.inner = inner
+        return made  # type: ignore[no-any-return]
+
+    def __tensor_flatten__(self) -> object:
+        ran.append("__tensor_flatten__")
+        return ["inner"], None
+
+    @classmethod
+    def __torch_dispatch__(cls, func: object, types: object, args: object = (), kwargs: object = None) -> object:
+        ran.append("__torch_dispatch__")
+        raise NotImplementedError
+
+
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -135,6 +154,9 @@ def main() -> None:
     cycle = Cycle()
     cycle.me, cycle.kept = cycle, tensor(18)  # type: ignore[attr-defined]
     gone = tensor(19)
+    net.register_buffer("packed", Packed(tensor(20)))
+    global shared
+    shared = tensor(21)
     del cycle, gone, closure
 
     gc.disable()

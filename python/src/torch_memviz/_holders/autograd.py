@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from .classes import dict_of, is_native, mro_of, name_of, remembered
+from .classes import base_of, dict_of, is_native, is_wrapper, mro_of, name_of, remembered
 from .edges import attributes
-from .graph import GRADIENT, SAVED, Graph
+from .graph import GRADIENT, PART, SAVED, VARIABLE, Graph
 
 #: Attributes of a node that return what it has saved.
 _PREFIX = "_saved_"
@@ -47,12 +47,12 @@ def _read(node: Any, name: str) -> Any:
 
 def tensor(torch: Any, graph: Graph, held: Any, place: int, _: int) -> None:
     """Add the gradient, the graph and the attributes of a tensor."""
-    base = torch._C.TensorBase
+    base = base_of(torch)
     if base.is_leaf.__get__(held) or base.retains_grad.__get__(held):
         graph.add(base.grad.__get__(held), place, ".grad", GRADIENT)
     graph.add(base.grad_fn.__get__(held), place, ".grad_fn")
     graph.add(base._backward_hooks.__get__(held), place, "._backward_hooks")
-    attributes(graph, held, place)
+    attributes(graph, held, place, PART if is_wrapper(type(held)) else VARIABLE)
 
 
 def node(graph: Graph, held: Any, place: int, _: int) -> None:

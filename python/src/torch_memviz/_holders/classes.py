@@ -25,6 +25,11 @@ PYTHON = 1 << 9
 _MOST = 4096
 
 
+def base_of(torch: Any) -> Any:
+    """Return the class of C++ from which tensors are derived. Its name depends on the release of PyTorch."""
+    return torch.Tensor.__base__
+
+
 def isinstance_of(held: Any, base: type) -> bool:
     """Return whether an object is an instance, by its real type rather than by its `__class__`."""
     return is_subclass(base, type(held))
@@ -38,9 +43,10 @@ def is_native(kind: type, name: str) -> bool:
 def remembered(function: Callable[[type], R]) -> Callable[[type], R]:
     """Call a function once for each class. A dictionary of classes would call their `__hash__`."""
     known: dict[int, tuple[type, R]] = {}
+    known_of = known.get
 
     def of(kind: type) -> R:
-        found = known.get(id(kind))
+        found = known_of(id(kind))
         if found is None:
             if len(known) >= _MOST:
                 known.clear()
@@ -49,3 +55,12 @@ def remembered(function: Callable[[type], R]) -> Callable[[type], R]:
         return found[1]
 
     return of
+
+
+@remembered
+def is_wrapper(kind: type) -> bool:
+    """Whether tensors of a class consist of other tensors, which are their attributes, and have no memory themselves.
+
+    So it is for distributed, nested and quantized ones.
+    """
+    return any("__tensor_flatten__" in dict_of(base) for base in mro_of(kind))

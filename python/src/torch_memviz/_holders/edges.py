@@ -77,7 +77,8 @@ def _sequence(graph: Graph, held: Any, place: int, kind: int) -> None:
     kind = STATE if kind == STATE else VARIABLE
     base = next(base for base in (list, tuple, deque) if isinstance_of(held, base))
     for number, value in enumerate(tuple(base.__iter__(held))):
-        graph.add(value, place, number, kind)
+        if gc.is_tracked(value):
+            graph.add(value, place, number, kind)
     _rest(graph, held, place)
 
 
@@ -94,18 +95,31 @@ def _rest(graph: Graph, held: Any, place: int) -> None:
         attributes(graph, held, place)
 
 
-def attributes(graph: Graph, held: Any, place: int) -> None:
-    """Add the attributes and slots of an instance."""
+def attributes(graph: Graph, held: Any, place: int, part: int = VARIABLE) -> None:
+    """Add the attributes and slots of an instance.
+
+    `part` is how it holds its slots, or its attributes if its class has no slots: others were added to it later.
+    """
+    slots = _slots(type(held))
     found = own_dict(held)
     if found is not None:
         for name, value in _named(found):
             if gc.is_tracked(value):
-                graph.add(value, place, f".{name}")
-    for name, getter in _slots(type(held)):
+                graph.add(value, place, f".{name}", VARIABLE if slots else part)
+    for name, getter in slots:
         try:
-            graph.add(getter(held), place, f".{name}")
+            graph.add(getter(held), place, f".{name}", part)
         except AttributeError:
             continue
+
+
+def _plain(getter: Callable[[Any], Any], graph: Graph, held: Any, place: int, _: int) -> None:
+    """Add the attributes of an instance that has nothing else, as most have not."""
+    found = getter(held)
+    if type(found) is dict:
+        for name, value in tuple(found.items()):
+            if gc.is_tracked(value):
+                graph.add(value, place, "." + name if type(name) is str else ".…")
 
 
 def _instance(graph: Graph, held: Any, place: int, kind: int) -> None:
@@ -219,9 +233,16 @@ class Handlers:
             if found is None and is_native(kind, "next_functions"):
                 found = self._node
             if found is None:
-                found = _instance if own_dict_of(kind) else _referents
+                found = _instance_of(kind) if own_dict_of(kind) else _referents
             self._found[id(kind)] = found
         return found
+
+
+def _instance_of(kind: type) -> Handler:
+    getter = _dict_getter(kind)
+    if getter is None or _slots(kind) or not _has_only_attributes(kind):
+        return _instance
+    return functools.partial(_plain, getter)
 
 
 def own_dict_of(kind: type) -> bool:

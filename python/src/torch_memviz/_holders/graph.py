@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import types
 import weakref
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from .classes import PYTHON, flags_of, is_subclass
+from .classes import PYTHON, flags_of, is_subclass, remembered
 
 #: How a tensor is held, the most telling first.
 KINDS = ("parameter", "buffer", "gradient", "optimizer_state", "saved", "variable", "unreachable")
 PARAMETER, BUFFER, GRADIENT, STATE, SAVED, VARIABLE, UNREACHABLE = range(len(KINDS))
+#: Part of a tensor that consists of others: held as that one is, and named like it.
+PART = len(KINDS)
 
 #: Types whose instances hold no tensors, or are walked from elsewhere, by their `id`.
-_EMPTY = frozenset(
+EMPTY = frozenset(
     map(
         id,
         (
@@ -34,8 +36,7 @@ MOST_AGAIN = 3
 _LONGEST = 10_000
 
 
-@dataclass(frozen=True)
-class Root:
+class Root(NamedTuple):
     """Where a walk starts."""
 
     #: `local`, `global`, `exception`, or `unreachable`.
@@ -81,6 +82,15 @@ class Edge(NamedTuple):
     root: Root | None = None
 
 
+_new = tuple.__new__
+
+
+@remembered
+def _is_of_class(kind: type) -> bool:
+    """Whether Python code has defined the class of an object that is no class itself."""
+    return bool(flags_of(kind) & PYTHON) and not is_subclass(type, kind)
+
+
 class Graph:
     """All objects reached so far. It keeps them alive, so that no `id` is reused while walking."""
 
@@ -96,6 +106,8 @@ class Graph:
         self.more: dict[int, int] = {}
         #: Further edges to an instance of a class, by its place: whoever releases it has to release all of them.
         self.again: dict[int, list[Edge]] = {}
+        #: Whether instances of a class are tensors.
+        self.is_tensor = remembered(functools.partial(is_subclass, tensor))
         self.hide(self.again, self.objects, self.edges, self.place_of, self.tensors, self.more, self.__dict__, self)
 
     def hide(self, *objects: object) -> None:
@@ -109,20 +121,21 @@ class Graph:
         if not gc.is_tracked(held):
             return
         place = self.place_of.get(id(held))
+        kind_of = type(held)
         if place is None:
-            kind_of = type(held)
-            if id(kind_of) in _EMPTY or (kind_of is types.FunctionType and _holds_nothing(held)):
+            if id(kind_of) in EMPTY or (kind_of is types.FunctionType and _holds_nothing(held)):
                 return
-            edge = Edge(parent, label, kind, root)
-            self.place_of[id(held)] = len(self.objects)
-            if is_subclass(self.tensor, kind_of):
-                self.tensors[len(self.objects)] = [edge]
+            # Faster than `Edge`.
+            edge = _new(Edge, (parent, label, kind, root))
+            place = self.place_of[id(held)] = len(self.objects)
+            if self.is_tensor(kind_of):
+                self.tensors[place] = [edge]
             self.objects.append(held)
             self.edges.append(edge)
             return
         edges = self.tensors.get(place)
         if edges is None:
-            if flags_of(type(held)) & PYTHON and not is_subclass(type, type(held)):
+            if _is_of_class(kind_of):
                 again = self.again.setdefault(place, [])
                 if len(again) < MOST_AGAIN:
                     again.append(Edge(parent, label, kind, root))
@@ -131,6 +144,21 @@ class Graph:
             edges.append(Edge(parent, label, kind, root))
         else:
             self.more[place] = self.more.get(place, 0) + 1
+
+    def whole(self, edges: Iterable[Edge]) -> list[Edge]:
+        """Return edges, and in place of those to a part of a tensor those to that tensor."""
+        # Not by equality: that of labels is code of the program.
+        found: dict[int, Edge] = {}
+        seen: set[int] = set()
+        left = list(edges)[::-1]
+        while left:
+            edge = left.pop()
+            if edge.kind != PART:
+                found[id(edge)] = edge
+            elif edge.parent not in seen:
+                seen.add(edge.parent)
+                left += self.tensors[edge.parent][::-1]
+        return list(found.values())
 
     def chains(self, edge: Edge) -> Iterator[list[Edge]]:
         """Yield ways from a root to what an edge holds, the root first.

@@ -43,8 +43,9 @@ class Holders:
             is_rehearsal: Whether walks may take longer than beside a GPU.
         """
         self._torch, self._requests = torch, requests
-        #: Where each walk took place, and what it found, as JSON: text does not bring Python's next collection forward.
-        self._walks: list[tuple[str, str]] = []
+        #: Where each walk took place, how many bytes it saw, and what it found, as JSON: text does not bring Python's
+        #: next collection forward.
+        self._walks: list[tuple[str, int, str]] = []
         self._number: dict[str, int] = {}
         self._all: list[dict[str, Any]] = []
         self._borders = Borders(torch, self.note, is_rehearsal=is_rehearsal) if at_borders else None
@@ -80,15 +81,25 @@ class Holders:
             "left_out": max(0, len(largest) - MOST_STORAGES),
             "storages": rows,
         }
-        # Walks at borders see more and more memory.
-        borders = [number for number, (where, _) in enumerate(self._walks) if where in BORDERS]
+        seen = sum(tensors[0].bytes for _, tensors in largest)
+        borders = [number for number, (where, _, _) in enumerate(self._walks) if where in BORDERS]
         if at in BORDERS and len(borders) >= MOST_WALKS:
-            del self._walks[borders[0]]
-        self._walks.append((at, _compact(content)))
+            del self._walks[self._least_telling(borders)]
+        self._walks.append((at, seen, _compact(content)))
+
+    def _least_telling(self, borders: list[int]) -> int:
+        """Return the walk that saw least memory, among those at optimizers or the others, whichever are more.
+
+        The one that speaks for the peak may be an early one.
+        """
+        optimizers = [one for one in borders if self._walks[one][0] == "optimizer"]
+        others = [one for one in borders if self._walks[one][0] != "optimizer"]
+        more = optimizers if len(optimizers) > len(others) else others
+        return min(more, key=lambda one: self._walks[one][1])
 
     def to_json(self) -> str:
         """Return all walks as JSON, for a snapshot that is taken now."""
-        walks = ",".join(text for _, text in self._walks)
+        walks = ",".join(text for _, _, text in self._walks)
         content = {"version": VERSION, "requests": self._requests(), "holders": self._all}
         return f'{_compact(content)[:-1]},"walks":[{walks}]}}'
 
@@ -133,7 +144,7 @@ class Holders:
 
 def ordered(graph: Graph, tensors: list[Held]) -> list[Edge]:
     """Return the edges to the tensors of a storage, the most telling first."""
-    edges = [edge for held in tensors for edge in held.edges]
+    edges = graph.whole(edge for held in tensors for edge in held.edges)
     reached = [edge for edge in edges if edge.kind != UNREACHABLE]
     return sorted(reached or edges, key=lambda edge: _order(graph, edge))
 

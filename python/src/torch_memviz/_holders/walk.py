@@ -12,9 +12,9 @@ from types import FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 from . import frames
-from .classes import is_subclass, isinstance_of, name_of
+from .classes import base_of, is_subclass, is_wrapper, isinstance_of, name_of
 from .edges import Handlers, own_dict, own_dict_of
-from .graph import UNREACHABLE, Edge, Graph, Root
+from .graph import EMPTY, UNREACHABLE, Edge, Graph, Root
 
 #: Limits of a walk, and of reading the storages that it has found. Seconds are those of the processor: other work on
 #: the machine does not count.
@@ -95,6 +95,7 @@ def _walk(torch: ModuleType, graph: Graph, most_objects: int, most_seconds: floa
     begun, worked = time.perf_counter(), time.thread_time()
     handlers = Handlers(torch)
     graph.hide(handlers, handlers.__dict__)
+    handler_of, ignored = handlers.of, contextlib.suppress(Exception)
     done, limit = 0, ""
     for roots in (_variables, _library_variables, _unreachable):
         if limit:
@@ -104,8 +105,8 @@ def _walk(torch: ModuleType, graph: Graph, most_objects: int, most_seconds: floa
             while done < len(graph.objects) and not limit:
                 held = graph.objects[done]
                 # An object may be in a state that no code of Python leaves it in.
-                with contextlib.suppress(Exception):
-                    handlers.of(type(held))(graph, held, done, graph.edges[done].kind)
+                with ignored:
+                    handler_of(type(held))(graph, held, done, graph.edges[done].kind)
                 done += 1
                 if done % PAUSE == 0:
                     limit = _reached(done, most_objects, time.thread_time() - worked, most_seconds)
@@ -117,21 +118,33 @@ def _reached(objects: int, most_objects: int, seconds: float, most_seconds: floa
     return "objects" if objects >= most_objects else "time" if seconds >= most_seconds else ""
 
 
-def _variables(_: ModuleType, graph: Graph) -> Iterator[None]:
-    """Queue variables of the program, and the exceptions that it handles. They are all equally near."""
+def _variables(torch: ModuleType, graph: Graph) -> Iterator[None]:
+    """Queue variables of the program, and the exceptions that it handles, all equally near; then those of libraries."""
     running = [frame for first in sys._current_frames().values() for frame in _stack(first)]
+    later: list[tuple[Any, str, FrameType]] = []
+    graph.hide(later)
     for frame in sorted(running, key=_is_library_frame):
         graph.place_of.setdefault(id(frame), -1)
         if frame.f_code.co_name == "<module>":
             continue
-        for name, value in frames.local_variables(frame):
-            graph.add(value, -1, name, root=_local(frame, name))
+        found = frames.local_variables(frame)
+        is_method = any(name == "self" and isinstance_of(value, torch.nn.Module) for name, value in found)
+        for name, value in found:
+            if _is_library_frame(frame) or (is_method and isinstance_of(value, torch.nn.Module)):
+                later.append((value, name, frame))
+            else:
+                graph.add(value, -1, name, root=_local(frame, name))
     for name, module in _modules():
         if not frames.is_library(frames.source_file(module)):
             _add_globals(graph, name, module)
     for name in ("last_exc", "last_value", "last_traceback"):
         graph.add(getattr(sys, name, None), -1, f"sys.{name}", root=Root("exception", f"sys.{name}"))
     graph.add(sys.exc_info()[1], -1, "exception", root=Root("exception", "the exception being handled"))
+    yield
+    # Modules that are running have a longer name in their model, but it tells them from all others. Functions of
+    # libraries have names of their own for what the program holds.
+    for value, name, frame in later:
+        graph.add(value, -1, name, root=_local(frame, name))
     yield
 
 
@@ -145,7 +158,8 @@ def _library_variables(_: ModuleType, graph: Graph) -> Iterator[None]:
 def _unreachable(torch: ModuleType, graph: Graph) -> Iterator[None]:
     """Queue what holds tensors that no variable reaches: objects of reference cycles, and what C++ keeps."""
     known = {held.address for held in _storages(torch, graph, MOST_SECONDS)[0]}
-    tensors = [held for held in gc.get_objects() if isinstance_of(held, torch.Tensor)]
+    is_tensor = graph.is_tensor
+    tensors = [held for held in gc.get_objects() if is_tensor(type(held))]
     lost = [held for held in tensors if id(held) not in graph.place_of]
     lost = [held for held in lost if _storage(torch, held)[1] not in known | {0}]
     levels: list[list[Any]] = [lost]
@@ -198,17 +212,28 @@ def _local(frame: FrameType, name: str) -> Root:
 
 def _modules() -> list[tuple[str, ModuleType]]:
     found = [(name, module) for name, module in list(sys.modules.items()) if isinstance_of(module, ModuleType)]
-    return [(name, module) for name, module in found if not name.startswith("torch_memviz")]
+    # `multiprocessing` adds a second name for `__main__`, and programs do so for others. Their variables are the same.
+    first = {id(module): name for name, module in reversed(found)}
+    return [
+        (name, module) for name, module in found if not name.startswith("torch_memviz") and first[id(module)] == name
+    ]
 
 
 def _add_globals(graph: Graph, name: str, module: ModuleType) -> None:
     variables = own_dict(module) or {}
     graph.place_of.setdefault(id(variables), -1)
     file = frames.source_file(module)
+    is_library = frames.is_library(file)
+    prefix = "" if name == "__main__" else f"{name}."
     for variable, value in tuple(variables.items()):
-        if gc.is_tracked(value) and type(variable) is str and not variable.startswith("__"):
-            root = Root("global", variable, name, file, is_library=frames.is_library(file))
-            graph.add(value, -1, variable if name == "__main__" else f"{name}.{variable}", root=root)
+        # Most are modules, and functions of C.
+        if (
+            id(type(value)) not in EMPTY
+            and gc.is_tracked(value)
+            and type(variable) is str
+            and not variable.startswith("__")
+        ):
+            graph.add(value, -1, prefix + variable, root=Root("global", variable, name, file, is_library=is_library))
 
 
 def _is_library_frame(frame: FrameType) -> bool:
@@ -226,7 +251,7 @@ def _storages(torch: ModuleType, graph: Graph, most_seconds: float) -> tuple[lis
         if device is None:
             unread += 1
         elif address and size:
-            base = torch._C.TensorBase
+            base = base_of(torch)
             seen = base.numel(held) * base.element_size(held)
             found.append(Held(device, address, size, seen, tuple(edges), graph.more.get(place, 0)))
     return found, unread
@@ -235,9 +260,9 @@ def _storages(torch: ModuleType, graph: Graph, most_seconds: float) -> tuple[lis
 def _storage(torch: ModuleType, tensor: Any) -> tuple[int | None, int, int]:
     """Return the device, address and size of a storage on CUDA: 0 elsewhere, and no device if it cannot be read."""
     try:
-        storage = torch._C.TensorBase.untyped_storage(tensor)
+        storage = base_of(torch).untyped_storage(tensor)
         if storage.device.type != "cuda":
             return -1, 0, 0
         return storage.device.index, storage.data_ptr(), storage.nbytes()
-    except Exception:  # A tensor without storage.
-        return None, 0, 0
+    except Exception:  # A tensor without storage: one that consists of others has none.
+        return (-1 if is_wrapper(type(tensor)) else None), 0, 0

@@ -108,6 +108,8 @@ class Session:
         self._lock = threading.Lock()
         #: Whether the rehearsal is ending, and whether everything is written.
         self._is_ended = self._is_written = False
+        #: Whether another thread has raised an exception in the main thread, which may be yet to arrive.
+        self._is_raised = False
 
     def facts(self) -> dict[str, Any]:
         """Return the facts about the rehearsal that a recording stores."""
@@ -155,7 +157,9 @@ class Session:
     def _write(self) -> None:
         with self._lock:
             self._is_ended = True
-        _raise_in_main_thread(None)
+        if self._is_raised and threading.current_thread() is threading.main_thread():
+            self._is_raised = False
+            _receive_exceptions()
         self._is_written = True
         if self.ended:
             print(f"memviz: the rehearsal ends here: {self.ended}", file=sys.stderr)
@@ -215,6 +219,7 @@ class Session:
             with self._lock:
                 if self._is_ended:
                     return
+                self._is_raised = True
                 _raise_in_main_thread(Ended)
             time.sleep(PAUSE)
         if self.recorder is not None and self.recorder.is_recording:
@@ -224,10 +229,23 @@ class Session:
         os._exit(0)
 
 
-def _raise_in_main_thread(error: type[BaseException] | None) -> None:
-    """Raise an exception in the main thread the next time it runs Python; None cancels one that is still pending."""
+def _raise_in_main_thread(error: type[BaseException]) -> None:
+    """Raise an exception in the main thread the next time it runs Python."""
     main = ctypes.c_ulong(threading.main_thread().ident or 0)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(main, ctypes.py_object(error) if error is not None else None)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(main, ctypes.py_object(error))
+
+
+def _receive_exceptions() -> None:
+    """Wait for an exception that another thread may have raised in this one, the main thread, and drop it.
+
+    To cancel it would make Python look for it forever: Python 3.11 would then loop in the next function that is
+    profiled, as those are that a walk over holders refuses to run.
+    """
+    with contextlib.suppress(Ended):
+        # If it has arrived before, this one does.
+        _raise_in_main_thread(Ended)
+        while True:
+            time.sleep(0)
 
 
 def begin(plan: Plan) -> Session:
