@@ -92,6 +92,24 @@ def test_the_peak_of_a_rehearsal_is_named(torch: TorchEnvironment, tmp_path: Pat
     assert unnamed < CUBLAS + 0.1 * sum(rows.values()), rows
     if where == "optimizer":
         assert any(label.startswith("_multi_tensor_adam.") for label in rows)
+    else:
+        assert rows["(inside a backward pass: autograd alone holds it)"] >= 4 << 20, rows
+
+
+def test_a_walk_takes_place_after_the_frees_before_it(torch: TorchEnvironment, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import torch\n"
+        "import torch_memviz\n"
+        "with torch_memviz.record('run.pickle', holders=True):\n"
+        "    kept = torch.ones(8 << 20, device='cuda')\n"
+        "    freed = torch.ones(16 << 20, device='cuda')\n"
+        "    del freed\n"
+    )
+    torch.run(program, cwd=tmp_path)
+    attribution = torch_memviz.peak(tmp_path / "run.pickle", by="holder").devices[0].attribution
+    rows = {row.label: row.bytes >> 20 for row in attribution.rows}
+    assert rows == {"kept": 32, "(freed before the references were walked)": 64}
 
 
 def test_a_rehearsal_ends_although_a_graph_is_left_that_must_not_be_unpacked(

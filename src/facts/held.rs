@@ -73,16 +73,33 @@ fn storages(walk: &HolderWalk, device: DeviceId) -> impl Iterator<Item = &HeldSt
     walk.storages.iter().filter(move |storage| storage.device == device)
 }
 
-/// The instant of a walk, as far as requests tell: frees that follow the last request may have happened as well. `None` if the
-/// file does not contain it.
+/// The instant of a walk: the first one after as many requests and frees. Older recordings do not count frees, so frees that
+/// follow the last request may have happened as well. `None` if the file does not contain it.
 fn instant(track: Track<'_>, recorded: &Holders, walk: &HolderWalk) -> Option<Instant> {
     let device = usize::try_from(track.device()).ok()?;
     // Counted from the end, since the first entries may be lost.
-    let later = recorded.requests.get(device)?.checked_sub(*walk.requests.get(device)?)?;
-    let requests = (1..).zip(track.actions()).filter(|(_, action)| **action == Action::Alloc);
-    let mut instants: Vec<Instant> = vec![0];
-    instants.extend(requests.map(|(instant, _): (Instant, _)| instant));
-    instants.len().checked_sub(1 + usize::try_from(later).ok()?).map(|index| instants[index])
+    let later = |all: &[u64], then: &[u64]| all.get(device)?.checked_sub(*then.get(device)?);
+    let requests = later(&recorded.requests, &walk.requests)?;
+    let frees = later(&recorded.frees, &walk.frees);
+    let (mut requests_after, mut frees_after) = (0, 0);
+    let (mut after_request, mut found) = (None, None);
+    for instant in (0..=track.entries()).rev() {
+        if requests_after == requests {
+            after_request = Some(instant);
+            if frees.is_some_and(|frees| frees_after <= frees) {
+                found = Some(instant);
+            }
+        }
+        match instant.checked_sub(1).and_then(|entry| track.actions().get(entry as usize)) {
+            Some(Action::Alloc) => requests_after += 1,
+            Some(Action::FreeRequested) => frees_after += 1,
+            _ => {}
+        }
+        if requests_after > requests {
+            break;
+        }
+    }
+    found.or(after_request)
 }
 
 /// Notes what a walk found for each allocation that is live at its instant.

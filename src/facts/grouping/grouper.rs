@@ -4,8 +4,8 @@ use super::filter::{Filter, Passing, matching_stacks};
 use super::holder::Holder;
 use super::key::Key;
 use super::labels::{
-    ALLOCATOR, BASELINE, FILTERED, NO_ANNOTATION, NO_HOLDER, NO_METADATA, NO_MODULE, NOT_RECORDED, NOT_WALKED,
-    UNKNOWN_POOL, UNKNOWN_STREAM,
+    ALLOCATOR, BASELINE, FILTERED, INSIDE_BACKWARD, NO_ANNOTATION, NO_HOLDER, NO_METADATA, NO_MODULE, NOT_RECORDED,
+    NOT_WALKED, UNKNOWN_POOL, UNKNOWN_STREAM,
 };
 use super::metadata::Metadata;
 use super::pools::Pools;
@@ -75,7 +75,7 @@ enum Training<'a> {
     Categories(&'a Categories, Chosen<'a>),
     Phases(&'a Phases),
     /// `None` if the recording does not say.
-    Held(Option<&'a Held<'a>>),
+    Held(Option<&'a Held<'a>>, &'a Phases),
 }
 
 /// The user's own categories.
@@ -114,7 +114,7 @@ impl<'a> Training<'a> {
             }
             GroupBy::Phase => Self::Phases(device.phases()),
             GroupBy::Category => Self::Categories(device.categories(), Chosen::of(device.snapshot())),
-            GroupBy::Holder | GroupBy::HolderRoot => Self::Held(device.held()),
+            GroupBy::Holder | GroupBy::HolderRoot => Self::Held(device.held(), device.phases()),
             _ => Self::NotAsked,
         }
     }
@@ -310,9 +310,14 @@ impl<'a> Grouper<'a> {
 
     /// The group of what holds a block.
     fn held(&self, holder: &Holder) -> Key {
-        let Training::Held(Some(held)) = &self.training else { return Key::Special(NOT_WALKED) };
+        let Training::Held(Some(held), phases) = &self.training else { return Key::Special(NOT_WALKED) };
         match held.get(holder.index) {
-            HeldAs::NotWalked => Key::Special(NOT_WALKED),
+            HeldAs::NotWalked => {
+                let span = holder.entry.and_then(|entry| phases.span(entry));
+                let is_inside = span.is_some_and(|span| span.phase == Phase::Backward && holder.gone <= span.end);
+                let is_inside = is_inside && !self.sites.has_python(holder.stack);
+                Key::Special(if is_inside { INSIDE_BACKWARD } else { NOT_WALKED })
+            }
             HeldAs::Unheld => Key::Special(NO_HOLDER),
             HeldAs::Held(_) => match held.first(holder.index) {
                 Some(first) if self.by == GroupBy::HolderRoot => Key::Text(clipped(&first.variable).to_owned()),
@@ -417,7 +422,7 @@ impl<'a> Grouper<'a> {
                 category != Category::Unknown && !evidence.is_recorded()
             }
             Training::Phases(_) => self.span(holder).is_some_and(|span| !span.recorded),
-            Training::Held(_) | Training::NotAsked => false,
+            Training::Held(..) | Training::NotAsked => false,
         }
     }
 

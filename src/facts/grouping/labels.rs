@@ -19,6 +19,8 @@ pub const ALLOCATOR: &str = "(allocator itself)";
 pub const UNKNOWN_STREAM: &str = "(stream not recorded)";
 /// Label of blocks that were live at no walk over the program's references.
 pub const NOT_WALKED: &str = "(freed before the references were walked)";
+/// Label of such blocks that one backward pass allocated without Python and freed again: gradients of activations.
+pub const INSIDE_BACKWARD: &str = "(inside a backward pass: autograd alone holds it)";
 /// Label of blocks in which a walk found no tensor.
 pub const NO_HOLDER: &str = "(no holder: inside an operator or C++)";
 /// Label of blocks without metadata from the program.

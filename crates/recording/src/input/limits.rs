@@ -8,7 +8,7 @@ pub struct Limits {
     pub memory_per_byte: u64,
     /// See [`Limits::memory_per_byte`], in bytes.
     pub base_memory: u64,
-    /// Longest single string, in bytes.
+    /// Longest single string, in bytes: the holders of a large model are one of a few MiB.
     pub string_bytes: u64,
     /// Decompressed bytes may reach this many times the compressed bytes, plus [`Limits::base_memory`]. Snapshots compress by
     /// a factor of 20 to 60.
@@ -20,6 +20,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory_per_byte: 4, base_memory: 16 << 20, string_bytes: 1 << 20, expansion: 256, memory: 4 << 30 }
+        Self { memory_per_byte: 4, base_memory: 16 << 20, string_bytes: 64 << 20, expansion: 256, memory: 4 << 30 }
     }
 }

@@ -9,6 +9,9 @@ pub struct Holders {
     version: u32,
     /// How many requests each device had served since the recording started, when the snapshot was taken.
     pub requests: Vec<u64>,
+    /// How many frees the program had requested on each device by then, as PyTorch counts them; empty in older recordings.
+    #[serde(default)]
+    pub frees: Vec<u64>,
     /// All holders, to which storages refer.
     pub holders: Vec<HeldBy>,
     pub walks: Vec<HolderWalk>,
@@ -77,6 +80,9 @@ pub struct HolderWalk {
     pub at: String,
     /// How many requests each device had served since the recording started.
     pub requests: Vec<u64>,
+    /// How many frees the program had requested on each device, counted as in [`Holders::frees`].
+    #[serde(default)]
+    pub frees: Vec<u64>,
     /// The limit at which it ended early: `objects` or `time`.
     #[serde(default)]
     pub limit: String,

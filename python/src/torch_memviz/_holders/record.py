@@ -32,17 +32,18 @@ class Holders:
     """All walks of a program. What holds memory is written once for all of them."""
 
     def __init__(
-        self, torch: ModuleType, requests: Callable[[], list[int]], *, at_borders: bool, is_rehearsal: bool
+        self, torch: ModuleType, counted: Callable[[], dict[str, list[int]]], *, at_borders: bool, is_rehearsal: bool
     ) -> None:
         """Prepare walks.
 
         Args:
             torch: PyTorch.
-            requests: Returns the requests that each device has served since the recording started.
+            counted: Returns what tells the instant: for each device, the requests that it has served since the recording
+                started (`requests`), and the frees that the program has requested (`frees`).
             at_borders: Whether to walk at new maxima of memory.
             is_rehearsal: Whether walks may take longer than beside a GPU.
         """
-        self._torch, self._requests = torch, requests
+        self._torch, self._counted = torch, counted
         #: Where each walk took place, how many bytes it saw, and what it found, as JSON: text does not bring Python's
         #: next collection forward.
         self._walks: list[tuple[str, int, str]] = []
@@ -61,11 +62,11 @@ class Holders:
         Args:
             at: Where this takes place: `oom`, `end`, `dump`, `backward`, `optimizer`, or `forward`.
         """
-        requests = self._requests()
+        counted = self._counted()
         with walked(self._torch) as found:
-            self._keep(found, at, requests)
+            self._keep(found, at, counted)
 
-    def _keep(self, found: Walk, at: str, requests: list[int]) -> None:
+    def _keep(self, found: Walk, at: str, counted: dict[str, list[int]]) -> None:
         largest = sorted(found.storages().items(), key=lambda one: -one[1][0].bytes)
         rows = [
             [*where, tensors[0].bytes, *self._row(found.graph, tensors, number < MOST_PLACES)]
@@ -73,7 +74,7 @@ class Holders:
         ]
         content = {
             "at": at,
-            "requests": requests,
+            **counted,
             "objects": found.objects,
             "seconds": round(found.seconds, 3),
             "limit": found.limit,
@@ -100,7 +101,7 @@ class Holders:
     def to_json(self) -> str:
         """Return all walks as JSON, for a snapshot that is taken now."""
         walks = ",".join(text for _, _, text in self._walks)
-        content = {"version": VERSION, "requests": self._requests(), "holders": self._all}
+        content = {"version": VERSION, **self._counted(), "holders": self._all}
         return f'{_compact(content)[:-1]},"walks":[{walks}]}}'
 
     def _row(self, graph: Graph, tensors: list[Held], is_placed: bool) -> tuple[int, list[int], int]:

@@ -11,6 +11,8 @@ VERSION = 1
 
 #: The number of requests that a device has served.
 REQUESTS = "allocation.all.allocated"
+#: The number of frees that the program has requested on a device.
+FREES = "allocation.all.freed"
 METRICS = ("allocated", "active", "requested", "reserved")
 #: The counters that are written.
 NAMES = (REQUESTS, *(f"{metric}_bytes.all.{kind}" for metric in METRICS for kind in ("current", "peak")))
@@ -23,6 +25,12 @@ def read(module: ModuleType) -> Counted:
     """Return the counters of all devices. Those that this release does not have are left out."""
     stats = (module.cuda.memory_stats(device) for device in range(module.cuda.device_count()))
     return [{name: int(one[name]) for name in NAMES if name in one} for one in stats]
+
+
+def frees(module: ModuleType) -> list[int]:
+    """Return how many frees the program has requested on each device."""
+    devices = range(module.cuda.device_count())
+    return [int(module.cuda.memory_stats(device).get(FREES, 0)) for device in devices]
 
 
 class Counters:

@@ -462,7 +462,7 @@ class Recorder:
         if self._wants_holders is not False:
             self._holders = Holders(
                 self._torch,
-                self._served,
+                self._counted,
                 at_borders=self._wants_holders is True,
                 is_rehearsal=self.is_rehearsal,
             )
@@ -481,9 +481,10 @@ class Recorder:
     def _holders_as_key(self) -> dict[str, str]:
         return {} if self._holders is None else {KEY: self._holders.to_json()}
 
-    def _served(self) -> list[int]:
-        """Return how many requests each device has served since recording started."""
-        return self._start.served(counters.read(self._torch))
+    def _counted(self) -> dict[str, list[int]]:
+        """Return how many requests each device has served since recording started, and how many frees it has seen."""
+        served = self._start.served(counters.read(self._torch))
+        return {"requests": served, "frees": counters.frees(self._torch)}
 
     def _begin_ledger(self) -> None:
         try:
