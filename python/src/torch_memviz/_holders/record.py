@@ -38,8 +38,8 @@ class Holders:
 
         Args:
             torch: PyTorch.
-            counted: Returns what tells the instant: for each device, the requests that it has served since the recording
-                started (`requests`), and the frees that the program has requested (`frees`).
+            counted: Returns what tells the instant: for each device, the requests that it has served since the
+                recording started (`requests`), and the frees that the program has requested (`frees`).
             at_borders: Whether to walk at new maxima of memory.
             is_rehearsal: Whether walks may take longer than beside a GPU.
         """
