@@ -38,6 +38,7 @@
 //! | Which stacks hold memory? | [`Recording::flame`] | [`analysis::flame::FlameReport`] |
 //! | How much reserved memory is inactive, and why? | [`Recording::fragmentation`] | [`analysis::fragmentation::FragmentationReport`] |
 //! | Why did a request fail? | [`Recording::oom`] | [`analysis::oom::OomReport`] |
+//! | Which changes to the source code fix known mistakes? | [`Recording::fix`] | [`analysis::fix::FixReport`] |
 //! | What grows from step to step? | [`Recording::leaks`] | [`analysis::leaks::LeakReport`] |
 //! | What else uses the device? | [`Recording::ledger`] | [`analysis::ledger::LedgerReport`] |
 //! | Which libraries allocated on the device, according to Nsight Systems? | `input::nsys::read` | `analysis::nsys::NsysReport` |

@@ -5,6 +5,7 @@ use crate::analysis::check::{CheckOptions, CheckReport};
 use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
 use crate::analysis::diff::DiffInput;
 use crate::analysis::export::{LivesOptions, LivesReport, SamplesOptions, SamplesReport, TracksOptions, TracksReport};
+use crate::analysis::fix::{FixOptions, FixReport, ReadSource};
 use crate::analysis::flame::{FlameOptions, FlameReport};
 use crate::analysis::fragmentation::segment_map::SegmentMapReport;
 use crate::analysis::fragmentation::{FragmentationOptions, FragmentationReport};
@@ -178,6 +179,12 @@ impl Recording {
     /// The memory in use on whole devices, by PyTorch and by others.
     pub fn ledger(&self, options: &LedgerOptions) -> Result<LedgerReport> {
         LedgerReport::of(&self.devices(), options)
+    }
+
+    /// Fixes of known mistakes as changes to the source code, which `read` provides.
+    pub fn fix(&self, options: &FixOptions, read: ReadSource<'_>) -> Result<FixReport> {
+        self.require_history("fix")?;
+        FixReport::of(&self.devices(), options, read)
     }
 
     /// What activation checkpointing would save on each device.

@@ -107,6 +107,11 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("llama_hf_all.module.txt", "llama_hf_all", &["peak", "--by", "module"]),
     ("llama_hf_all.info.txt", "llama_hf_all", &["info"]),
     ("retained_graph_mdn.leaks.txt", "fixtures/stories/retained_graph_mdn_flawed/snapshot.pickle.gz", &["leaks"]),
+    ("eval_without_no_grad_gpt2.fix.txt", EVALUATION, &["fix", "--source", EVALUATION_CODE]),
+    ("eval_without_no_grad_gpt2.fix.json", EVALUATION, &["fix", "--source", EVALUATION_CODE, "--format", "json"]),
+    ("eval_without_no_grad_gpt2.fix.md", EVALUATION, &["fix", "--source", EVALUATION_CODE, "--format", "markdown"]),
+    ("kept_outputs_dict.fix.txt", KEPT_OUTPUTS, &["fix", "--source", KEPT_OUTPUTS_CODE]),
+    ("kept_outputs_dict.fix.csv", KEPT_OUTPUTS, &["fix", "--source", KEPT_OUTPUTS_CODE, "--format", "csv"]),
     ("llama_hf_all_t215.peak.txt", "llama_hf_all_t215", &["peak"]),
     ("pinned_t215.peak.txt", "pinned_t215", &["peak"]),
     ("pinned_t215.peak.json", "pinned_t215", &["peak", "--format", "json"]),
@@ -367,6 +372,12 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("no_history.ranks.txt", "no_history", &["ranks"]),
     ("memory_timeline.info.txt", "fixtures/traces/profiler_traces/fake_cuda_modules.timeline.json.gz", &["info"]),
 ];
+
+/// Programs with fixes, and their code.
+const EVALUATION: &str = "fixtures/stories/eval_without_no_grad_gpt2_flawed/snapshot.pickle.gz";
+const EVALUATION_CODE: &str = "fixtures/stories/eval_without_no_grad_gpt2_flawed";
+const KEPT_OUTPUTS: &str = "fixtures/stories/kept_outputs_dict_flawed/snapshot.pickle.gz";
+const KEPT_OUTPUTS_CODE: &str = "fixtures/stories/kept_outputs_dict_flawed";
 
 /// The recordings of a run's ranks, for answers about several.
 const RANKS8: &str = "fixtures/snapshots/ranks8";

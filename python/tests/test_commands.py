@@ -27,6 +27,7 @@ from .conftest import FIXTURES, fixture
 
 GPT, LATER, OOM = fixture("gpt_train"), fixture("gpt_train_ckpt"), fixture("oom")
 FIT = FIXTURES.parent / "fit"
+STORY = FIXTURES.parent / "stories" / "foreach_temporaries_rmsprop_flawed"
 RANKS = [FIXTURES / "ranks8" / f"rank{rank}.pickle.gz" for rank in range(8)]
 
 #: Arguments of each command.
@@ -46,6 +47,7 @@ QUESTIONS: dict[str, list[tuple[list[Path], dict[str, Any]]]] = {
         ([FIT / f"minigpt_batch{size}" / "snapshot.pickle.gz" for size in (4, 8)], {"capacity": "4GiB"}),
         ([FIT / "minigpt_batch8" / "snapshot.pickle.gz"], {"capacity": "900MiB"}),
     ],
+    "fix": [([STORY / "snapshot.pickle.gz"], {"source": STORY}), ([GPT], {"source": FIXTURES})],
     "diff": [([GPT, LATER], {"top": 5})],
     "check": [([GPT, LATER], {"max_peak": "4GiB", "max_leak": "1MiB"}), ([fixture("ring")], {"max_peak": "10GiB"})],
     "timeline": [([GPT], {"by": "category"}), ([OOM], {"points": 50})],

@@ -38,7 +38,7 @@ Value = str | int | float | os.PathLike[str]
 
 COMMANDS = (
     *("triage", "info", "peak", "blocks", "fragmentation", "oom", "leaks", "ledger", "nsys", "checkpoint", "simulate"),
-    *("fit", "diff", "check", "ranks", "timeline", "flamegraph", "report", "view"),
+    *("fit", "fix", "diff", "check", "ranks", "timeline", "flamegraph", "report", "view"),
 )
 
 #: Options that the functions set themselves, and options that only make sense in a terminal.

@@ -11,6 +11,7 @@ pub mod diff;
 pub mod excerpt;
 pub mod export;
 pub mod fit;
+pub mod fix;
 pub mod flame;
 pub mod fragmentation;
 pub mod info;

@@ -12,7 +12,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Component, Path, PathBuf};
 
 /// Larger files are not read: nobody writes them by hand.
-const LARGEST: u64 = 4 << 20;
+pub const LARGEST: u64 = 4 << 20;
 
 /// Where the source code is.
 #[derive(Debug, Args)]

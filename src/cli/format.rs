@@ -32,6 +32,7 @@ const NO_PICTURES: &str = "a terminal cannot show pictures";
 #[cfg(feature = "parquet")]
 const NO_TABLES: &str = "a terminal cannot show tables for databases";
 
+pub const DIFF: &[&str] = &["diff", "patch", "txt", "text"];
 const TEXT: &[&str] = &["txt", "text", "log"];
 const JSON: &[&str] = &["json"];
 const CSV: &[&str] = &["csv"];
@@ -51,7 +52,7 @@ const PARQUET: &[&str] = &["parquet"];
 const FIREFOX: &[&str] = &["firefox.json"];
 /// Extensions of all commands' formats: a file with such a name contains nothing else.
 const KNOWN: &[&[&str]] =
-    &[TEXT, JSON, CSV, MARKDOWN, SVG, PNG, HTML, FOLDED, XML, PPROF, PERFETTO, PROMETHEUS, PARQUET];
+    &[DIFF, TEXT, JSON, CSV, MARKDOWN, SVG, PNG, HTML, FOLDED, XML, PPROF, PERFETTO, PROMETHEUS, PARQUET];
 
 impl Format for AnswerFormat {
     const USUAL: Option<Self> = Some(Self::Text);

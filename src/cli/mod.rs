@@ -22,6 +22,7 @@ mod progress;
 mod recording;
 #[cfg(feature = "view")]
 mod serve;
+mod source_folder;
 
 pub use outcome::Outcome;
 

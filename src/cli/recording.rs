@@ -18,6 +18,7 @@ use std::sync::atomic::AtomicU64;
 
 /// A computed answer, and how to write it.
 pub struct Reply {
+    outcome: Outcome,
     warnings: Vec<String>,
     write: WriteReply,
 }
@@ -27,7 +28,7 @@ type WriteReply = Box<dyn FnOnce(Source<'_>, &mut dyn Write) -> io::Result<()>>;
 impl Reply {
     /// A reply with a function that writes it.
     pub fn new(write: impl FnOnce(Source<'_>, &mut dyn Write) -> io::Result<()> + 'static) -> Self {
-        Self { warnings: Vec::new(), write: Box::new(write) }
+        Self { outcome: Outcome::Done, warnings: Vec::new(), write: Box::new(write) }
     }
 
     pub fn rows<A>(answer: A, format: AnswerFormat, style: TextStyle) -> Self
@@ -35,6 +36,11 @@ impl Reply {
         A: Rows + for<'a> Answer<About<'a> = Source<'a>> + 'static,
     {
         Self::new(move |source, out| format.write(&answer, source, style, out))
+    }
+
+    /// The same for an answer that has nothing of what was asked for.
+    pub fn failed(self, has_nothing: bool) -> Self {
+        Self { outcome: if has_nothing { Outcome::CheckFailed } else { self.outcome }, ..self }
     }
 
     /// The same, with lines for standard error, unless quiet.
@@ -73,7 +79,7 @@ pub fn with_view(
     if args.strict && recording.anomalies() > 0 {
         return Ok(Outcome::CheckFailed);
     }
-    Ok(Outcome::Done)
+    Ok(reply.outcome)
 }
 
 /// Sets the number of threads from the option or from `RAYON_NUM_THREADS`, up to [`MAX_THREADS`]: it affects only the time.

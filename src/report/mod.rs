@@ -14,6 +14,7 @@ pub mod diff;
 #[cfg(feature = "export")]
 pub mod export;
 pub(crate) mod fit;
+pub(crate) mod fix;
 pub mod flamegraph;
 pub mod fragmentation;
 pub mod info;

@@ -16,6 +16,7 @@ mod export;
 #[cfg(unix)]
 mod faults;
 mod fit;
+mod fix;
 #[cfg(all(feature = "firefox", feature = "parquet", feature = "perfetto", feature = "pprof", feature = "speedscope"))]
 mod heaps;
 mod instants;

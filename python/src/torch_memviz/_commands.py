@@ -96,6 +96,11 @@ def fit(*paths: Input, **options: Unpack[_options.FitOptions]) -> answers.FitAns
     return _answer(answers.FitAnswer, "fit", paths, options)
 
 
+def fix(path: Input, **options: Unpack[_options.FixOptions]) -> answers.FixAnswer:
+    """Write the fixes of known mistakes as a diff: `fix(path, source="src").diff`. Changes no files."""
+    return _answer(answers.FixAnswer, "fix", [path], options, accepted=(0, 1))
+
+
 def diff(base: Input, new: Input, **options: Unpack[_options.DiffOptions]) -> answers.DiffAnswer:
     """Compare two recordings, line by line."""
     return _answer(answers.DiffAnswer, "diff", [base, new], options)
@@ -139,10 +144,10 @@ def view(path: Input, **options: Unpack[_options.ViewOptions]) -> Page:
     return Page(_run("view", [path], options, None))
 
 
-def _answer(kind: type[A], command: str, inputs: Sequence[Input], options: Any) -> A:
+def _answer(kind: type[A], command: str, inputs: Sequence[Input], options: Any, accepted: Sequence[int] = ()) -> A:
     source = Source.of(inputs)
     words = _words(command, source.paths, options)
-    values, csv = _objects(_asked(with_format(words, WITH_ROWS), source))
+    values, csv = _objects(_asked(with_format(words, WITH_ROWS), source, accepted))
     if len(values) != 1:
         raise MemvizError(f"expected one answer of memviz, found {len(values)}")
     answer = cast(A, decode(kind, values[0]))

@@ -325,6 +325,22 @@ class FitOptions(TypedDict, total=False):
     quiet: bool
 
 
+class FixOptions(TypedDict, total=False):
+    """Options of `memviz fix`."""
+
+    source: Value | None
+    only: Value | None
+    device: Value | Sequence[str | int] | None
+    own: Value | Sequence[str | int] | None
+    metadata_key: Value | None
+    strict: bool
+    allow_truncated: bool
+    max_memory: Value | None
+    no_limit: bool
+    threads: int | None
+    quiet: bool
+
+
 class DiffOptions(TypedDict, total=False):
     """Options of `memviz diff`."""
 

@@ -1948,6 +1948,51 @@ class FitTogetherRow:
     """How far you can trust the bytes."""
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FixAnswer(Answer):
+    """`memviz fix`."""
+
+    command: str
+    """The subcommand."""
+
+    diff: str
+    """The changes of all written fixes as a unified diff; empty if none was written."""
+
+    fixes: tuple[FixRow, ...]
+    """The fixes of all devices, in the order of the advice."""
+
+    input: InputHead
+    """The file."""
+
+    schema_version: int
+    """Version of the keys: see `memviz schema`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixRow:
+    """A fix, and whether the diff contains it."""
+
+    advice: AdviceRow
+    """The fix as other answers describe it."""
+
+    change: str | None
+    """The change that the diff makes: that of the advice, or of one of its alternatives; null if the fix was not
+    written.
+    """
+
+    device: int
+    """Device."""
+
+    file: str | None
+    """The changed file, below the folder; null if the fix was not written."""
+
+    number: int
+    """Its number, which `--only` takes."""
+
+    reason: str | None
+    """Why the fix was not written; null if it was."""
+
+
 #: What kind of file a recording comes from.
 Format = Literal[
     # `torch.cuda.memory._dump_snapshot`.
@@ -4604,6 +4649,7 @@ ANSWERS: dict[str, Any] = {
     "checkpoint": CheckpointAnswer,
     "simulate": SimulateAnswer,
     "fit": FitAnswer,
+    "fix": FixAnswer,
     "diff": DiffAnswer,
     "check": CheckOutcome,
     "ranks": RanksAnswer,

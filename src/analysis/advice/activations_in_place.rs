@@ -3,7 +3,7 @@
 
 use super::rules::Evidence;
 use super::stacks::Marked;
-use super::{Finding, Fix, RuleKind};
+use super::{Finding, Fix, Rewrite, RuleKind};
 use crate::facts::device::Device;
 use crate::model::FrameId;
 use crate::model::bytes::Bytes;
@@ -72,15 +72,21 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
             Bytes(block(named).size)
         ),
         cost: None,
-        fixes: vec![Fix::new(
-            format!("call {function} with inplace=True"),
-            [format!("x = F.{function}(x, inplace=True)  # a module takes inplace=True when it is created")],
-            Lifetimes {
-                removed: pairs.iter().map(|&(_, result)| result).collect(),
-                freed: pairs.iter().map(|&(input, result)| (input, block(result).freed.saturating_sub(1))).collect(),
-                ..Lifetimes::default()
-            },
-        )],
+        fixes: vec![
+            Fix::new(
+                format!("call {function} with inplace=True"),
+                [format!("x = F.{function}(x, inplace=True)  # a module takes inplace=True when it is created")],
+                Lifetimes {
+                    removed: pairs.iter().map(|&(_, result)| result).collect(),
+                    freed: pairs
+                        .iter()
+                        .map(|&(input, result)| (input, block(result).freed.saturating_sub(1)))
+                        .collect(),
+                    ..Lifetimes::default()
+                },
+            )
+            .by(others.is_empty().then(|| Rewrite::InPlace { function: function.to_owned() })),
+        ],
     }]
 }
 

@@ -13,7 +13,7 @@ use super::held::most_at_once;
 use super::kept_over_steps::{Kept, LEAST_COLLECTED, is_of_forward, made_before, notable};
 use super::model_calls::{ModelCall, ModelCalls, born_in};
 use super::variables::Function;
-use super::{Finding, Fix, RuleKind};
+use super::{Finding, Fix, Rewrite, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{PlaceId, Role};
 use crate::model::bytes::Bytes;
@@ -117,7 +117,8 @@ pub(super) fn finding(
         lives(true),
         lives(false),
         "a variable may keep the last result until the next one is made",
-    );
+    )
+    .by(Rewrite::StoreOnCpu);
     Some(Finding {
         kind: RuleKind::AccumulatingMetrics,
         line: device.sites().site_frame(stack),

@@ -4,7 +4,7 @@
 use super::kept_over_steps::is_freed_by_backward;
 use super::model_calls::{ModelCall, born_in};
 use super::rules::Evidence;
-use super::{Finding, Fix, RuleKind};
+use super::{Finding, Fix, Rewrite, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::Category;
 use crate::model::bytes::Bytes;
@@ -156,10 +156,13 @@ fn finding(device: &Device<'_>, line: FrameId, parts: &[Part]) -> Option<Finding
             Bytes(most)
         ),
         cost: None,
-        fixes: vec![Fix::new(
-            "make this call under torch.no_grad()",
-            ["with torch.no_grad():  # around this call alone"],
-            lives,
-        )],
+        fixes: vec![
+            Fix::new(
+                "make this call under torch.no_grad()",
+                ["with torch.no_grad():  # around this call alone"],
+                lives,
+            )
+            .by(Rewrite::NoGrad),
+        ],
     })
 }

@@ -11,7 +11,7 @@
 
 use super::model_calls::{ModelCall, ModelCalls, born_in, inside};
 use super::rules::Evidence;
-use super::{Finding, Fix, RuleKind, SCALAR};
+use super::{Finding, Fix, Rewrite, RuleKind, SCALAR};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, PlaceId, Role};
 use crate::model::bytes::Bytes;
@@ -426,7 +426,7 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64, doubt:
             ),
         },
         cost: (way == Way::Model).then(|| "each update then copies the weights to the CPU".to_owned()),
-        fixes: vec![Fix::new(change, code, lives)],
+        fixes: vec![Fix::new(change, code, lives).by((way == Way::Loaded).then_some(Rewrite::LoadOnCpu))],
     }
 }
 

@@ -22,6 +22,34 @@ pub(super) struct Fix {
     pub edit: Edit,
     /// The effect that saves most, and the unrecorded fact that decides between the two.
     pub most: Option<(Lifetimes, &'static str)>,
+    /// How to edit the line of the finding.
+    pub rewrite: Option<Rewrite>,
+}
+
+/// An edit of source code that makes a fix, if the code has the form that it expects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rewrite {
+    /// Run the statement, which calls a model, under `torch.no_grad()`.
+    NoGrad,
+    /// Move the statement, a call of `zero_grad`, before the one with this line.
+    MoveZeroGrad { before: u64 },
+    /// Remove `set_to_none=False` from the only `zero_grad` in the file; the statement calls backward, and this line of its function
+    /// the model.
+    SetToNone { forward: Option<u64> },
+    /// Pass an argument to the only optimizer of a class of `torch.optim` in the file; for `Adam`, also of `AdamW`.
+    Optimizer { class: String, argument: &'static str },
+    /// Pass an argument to the model that the statement calls.
+    Argument(&'static str),
+    /// Pass `inplace=True` to a function of `torch.nn.functional` whose result replaces its input.
+    InPlace { function: String },
+    /// Store a copy on the CPU, without its graph: what the statement appends or adds, or what it assigns and another one does.
+    StoreOnCpu,
+    /// Load a file to the CPU.
+    LoadOnCpu,
+    /// Delete the variable that the statement assigns after its last use before backward.
+    DeleteOutput,
+    /// Leave out the copy of an expanded tensor.
+    ExpandWithoutCopy,
 }
 
 /// What a fix changes in the simulated program.
@@ -43,7 +71,12 @@ impl Fix {
         edit: impl Into<Edit>,
     ) -> Self {
         let code = code.into_iter().map(Into::into).collect();
-        Self { change: change.into(), code, edit: edit.into(), most: None }
+        Self { change: change.into(), code, edit: edit.into(), most: None, rewrite: None }
+    }
+
+    /// The same, with how to edit the line of the finding, if that is known.
+    pub fn by(self, rewrite: impl Into<Option<Rewrite>>) -> Self {
+        Self { rewrite: rewrite.into(), ..self }
     }
 
     /// A fix whose effect depends on an unrecorded fact.

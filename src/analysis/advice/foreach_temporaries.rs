@@ -10,7 +10,7 @@
 
 use super::rules::Evidence;
 use super::stacks::Marked;
-use super::{Finding, Fix, RuleKind};
+use super::{Finding, Fix, Rewrite, RuleKind};
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::facts::training::Category;
@@ -96,9 +96,14 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
     })?;
     let code =
         |option: &str| [format!("optimizer = torch.optim.{}(parameters, ..., {option}){}", class(name), also(name))];
+    let pass = |argument| Rewrite::Optimizer { class: class(name).to_owned(), argument };
     let (cost, fix) = if scratch.is_fusable {
         let lives = Lifetimes { removed: scratch.blocks.clone(), ..Lifetimes::default() };
-        (None, Fix::new("pass fused=True to the optimizer that steps here", code("fused=True"), lives))
+        (
+            None,
+            Fix::new("pass fused=True to the optimizer that steps here", code("fused=True"), lives)
+                .by(pass("fused=True")),
+        )
     } else {
         let [least, most] = AT_ONCE.iter().find(|(other, _)| *other == name).map_or(OF_OTHERS, |(_, at_once)| *at_once);
         let lives = |at_once| one_parameter_at_a_time(device, &scratch.blocks, at_once);
@@ -106,7 +111,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
         let unknown =
             "the recording does not show how many temporary tensors the for-loop implementation holds at once";
         let cost = Some("the optimizer then launches a kernel for each parameter instead of one for many".to_owned());
-        (cost, Fix::up_to(change, code("foreach=False"), lives(most), lives(least), unknown))
+        (cost, Fix::up_to(change, code("foreach=False"), lives(most), lives(least), unknown).by(pass("foreach=False")))
     };
     Some(Finding {
         kind: RuleKind::ForeachTemporaries,

@@ -12,7 +12,7 @@
 use super::model_calls::{ModelCall, born_in};
 use super::rules::Evidence;
 use super::without_backward::{callers, lives};
-use super::{Finding, Fix, RuleKind, SCALAR};
+use super::{Finding, Fix, Rewrite, RuleKind, SCALAR};
 use crate::facts::device::Device;
 use crate::facts::training::Category;
 use crate::model::FrameId;
@@ -75,11 +75,14 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
             Bytes(bytes)
         ),
         cost: None,
-        fixes: vec![Fix::new(
-            "call the model that is not trained under torch.no_grad()",
-            ["with torch.no_grad():  # around this call; and model.requires_grad_(False)"],
-            lives,
-        )],
+        fixes: vec![
+            Fix::new(
+                "call the model that is not trained under torch.no_grad()",
+                ["with torch.no_grad():  # around this call; and model.requires_grad_(False)"],
+                lives,
+            )
+            .by(Rewrite::NoGrad),
+        ],
     }]
 }
 

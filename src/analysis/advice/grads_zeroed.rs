@@ -6,7 +6,8 @@ use super::frozen;
 use super::gradients_anew::{Drops, is_zeroed};
 use super::kept_over_steps::backward_line;
 use super::rules::Evidence;
-use super::{Finding, Fix, RuleKind, SCALAR};
+use super::variables::frame_of_function;
+use super::{Finding, Fix, Rewrite, RuleKind, SCALAR};
 use crate::facts::training::Category;
 use crate::model::DEFAULT_POOL;
 use crate::model::bytes::Bytes;
@@ -43,18 +44,24 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     }
     freed.sort_unstable();
     let bytes = gradients.iter().map(|(_, gradient)| gradient.size).fold(0, u64::saturating_add);
+    let line = backward_line(device, first);
+    let forward = line.and_then(|line| frame_of_function(device, device.track.stack(first.start), line));
+    let forward = forward.and_then(|frame| device.snapshot().stacks.frame(frame)).map(|frame| frame.line);
     vec![Finding {
         kind: RuleKind::ZeroGradLate,
-        line: backward_line(device, first),
+        line,
         evidence: format!(
             "{} of gradients are never freed, so they stay alive during every forward pass",
             Bytes(bytes)
         ),
         cost: None,
-        fixes: vec![Fix::new(
-            "free the gradients before the forward pass instead of filling them with zeros",
-            ["optimizer.zero_grad(set_to_none=True)  # before the model is called"],
-            Lifetimes { freed, ..Lifetimes::default() },
-        )],
+        fixes: vec![
+            Fix::new(
+                "free the gradients before the forward pass instead of filling them with zeros",
+                ["optimizer.zero_grad(set_to_none=True)  # before the model is called"],
+                Lifetimes { freed, ..Lifetimes::default() },
+            )
+            .by(Rewrite::SetToNone { forward }),
+        ],
     }]
 }

@@ -8,7 +8,7 @@
 use super::kept_over_steps::sizes_of_inputs;
 use super::model_calls::{ModelCall, born_in};
 use super::variables::{Function, frame_of_function};
-use super::{Finding, Fix, RuleKind};
+use super::{Finding, Fix, Rewrite, RuleKind};
 use crate::facts::device::Device;
 use crate::model::{FrameId, StackId};
 use crate::replay::{Allocation, Instant, NEVER};
@@ -158,6 +158,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
             self.stored(false),
             UNKNOWN,
         )
+        .by(Rewrite::StoreOnCpu)
     }
 
     /// The fix that builds no graph; `known` says when blocks would be freed, where the caller knows that better.
@@ -184,7 +185,12 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
     /// Graphs that no backward pass frees, with both fixes; `known` says when blocks would be freed under `no_grad`,
     /// where the caller knows that better.
     pub fn finding(&self, line: Option<FrameId>, evidence: String, known: Option<&Lifetimes>) -> Finding {
-        finding(line, evidence, vec![self.make_no_graph(known), self.store_a_number()])
+        // Under `no_grad`, a line that does not call the model would store the same graph.
+        let stacks = self.of_line.first().map(|call| self.device.track.stack(call.start));
+        let frames = stacks.map_or(&[][..], |stack| self.device.snapshot().stacks.frame_ids(stack));
+        let calls = line.is_some_and(|line| frames.contains(&line));
+        let no_graph = self.make_no_graph(known).by(calls.then_some(Rewrite::NoGrad));
+        finding(line, evidence, vec![no_graph, self.store_a_number()])
     }
 
     /// The same next to a loss: backward needs the graph of the model, so only storing a number is a fix.

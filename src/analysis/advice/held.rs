@@ -13,7 +13,8 @@
 use super::kept_outputs::behind_its_readers;
 use super::model_calls::{ModelCall, ModelCalls};
 use super::rules::Evidence;
-use super::{Finding, Fix, RuleKind};
+use super::stacks::calls_transformers;
+use super::{Finding, Fix, Rewrite, RuleKind};
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::facts::held::{Held, HeldAs, group};
@@ -283,7 +284,11 @@ fn finding<'a>(
     if mistake == Mistake::Output && blocks.iter().filter(is_cached).count() * 2 > blocks.len() {
         let code = ["outputs = model(..., use_cache=False)"];
         let all = Lifetimes { freed: freed_at_once(device, calls, blocks), ..Lifetimes::default() };
-        fixes.push(Fix::new("pass use_cache=False where no further token is generated", code, all));
+        let is_called = |line: FrameId| {
+            blocks.iter().any(|block| calls_transformers(device, device.track.stack_of(block.index as usize), line))
+        };
+        let rewrite = line.is_some_and(is_called).then_some(Rewrite::Argument("use_cache=False"));
+        fixes.push(Fix::new("pass use_cache=False where no further token is generated", code, all).by(rewrite));
     }
     let unknown = "it is not known when the program has finished with it";
     fixes.push(Fix::up_to(change, code, least, most, unknown));

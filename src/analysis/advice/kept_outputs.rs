@@ -12,7 +12,7 @@
 use super::model_calls::{ModelCall, born_in};
 use super::rules::Evidence;
 use super::without_backward::is_cached;
-use super::{Finding, Fix, RuleKind};
+use super::{Finding, Fix, Rewrite, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Phase, Role};
 use crate::model::bytes::Bytes;
@@ -133,7 +133,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         line,
         evidence: format!("{up_to}{} of output stays alive through backward and the next forward pass", Bytes(largest)),
         cost: None,
-        fixes: vec![Fix::up_to(change, code, lives, most, unknown)],
+        fixes: vec![Fix::up_to(change, code, lives, most, unknown).by(Rewrite::DeleteOutput)],
     })
 }
 

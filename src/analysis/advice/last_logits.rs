@@ -9,8 +9,8 @@
 
 use super::model_calls::{ModelCall, born_in};
 use super::rules::Evidence;
-use super::stacks::may_be_workspace;
-use super::{Finding, Fix, RuleKind};
+use super::stacks::{calls_transformers, may_be_workspace};
+use super::{Finding, Fix, Rewrite, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Role};
 use crate::model::bytes::Bytes;
@@ -49,6 +49,9 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     }
     let found = of_line.into_iter().filter_map(|(line, all)| {
         let most = all.iter().max_by_key(|logits| logits.largest)?;
+        let stack = |index: u32| device.track.stack_of(index as usize);
+        let of_transformers =
+            most.blocks.first().is_some_and(|&(index, _)| calls_transformers(device, stack(index), line));
         let resized = all.iter().flat_map(|logits| logits.blocks.iter().map(|&(index, _)| (index, logits.read)));
         Some(Finding {
             kind: RuleKind::LastLogits,
@@ -59,11 +62,14 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
                 Bytes(most.read)
             ),
             cost: None,
-            fixes: vec![Fix::new(
-                "compute the logits of the last token alone",
-                ["model(..., logits_to_keep=1)  # in a model of your own: lm_head(hidden[:, -1:])"],
-                Lifetimes { resized: resized.collect(), ..Lifetimes::default() },
-            )],
+            fixes: vec![
+                Fix::new(
+                    "compute the logits of the last token alone",
+                    ["model(..., logits_to_keep=1)  # in a model of your own: lm_head(hidden[:, -1:])"],
+                    Lifetimes { resized: resized.collect(), ..Lifetimes::default() },
+                )
+                .by(of_transformers.then_some(Rewrite::Argument("logits_to_keep=1"))),
+            ],
         })
     });
     found.collect()

@@ -56,6 +56,7 @@ mod whole_copies;
 mod without_backward;
 mod zero_grad_late;
 
+pub use fix::Rewrite;
 pub use rescue::{Effect, Measure, Rescue, Way};
 pub use rules::RuleKind;
 pub use trial::{Lowered, Saving};
@@ -99,6 +100,8 @@ pub struct Advice {
     pub copies: Option<u64>,
     /// The lines of Python that make the change; empty where the program decides them.
     pub code: Vec<String>,
+    /// How to edit the line; `None` if only a person can do it.
+    pub rewrite: Option<Rewrite>,
     pub saving: Saving,
     /// Other changes that fix the same mistake, with what each saves in place of this one.
     pub alternatives: Vec<Alternative>,
@@ -109,6 +112,8 @@ pub struct Advice {
 pub struct Alternative {
     pub change: String,
     pub code: Vec<String>,
+    /// How to edit the line; `None` if only a person can do it.
+    pub rewrite: Option<Rewrite>,
     pub saving: Saving,
     lives: Lifetimes,
 }

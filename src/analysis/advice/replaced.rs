@@ -14,9 +14,10 @@ use super::held::{Block, alike, freed_at_once, is_set_anew, most_at_once, of_ins
 use super::kept_outputs::behind_its_readers;
 use super::model_calls::{ModelCall, ModelCalls, born_in};
 use super::rules::Evidence;
+use super::stacks::calls_transformers;
 use super::variables::frame_of_function;
 use super::without_backward::is_cached;
-use super::{Finding, Fix, RuleKind};
+use super::{Finding, Fix, Rewrite, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
@@ -338,12 +339,14 @@ fn finding(
                 return None;
             }
             let change = "pass use_cache=False where no further token is generated";
+            let stack = device.track.stack_of(blocks.first()?.index as usize);
             let lives = Lifetimes { freed: freed_at_once(device, calls, blocks), ..Lifetimes::default() };
             (
                 format!(
                     "{most} are keys and values of calls that no later call extends, kept until this line has run again"
                 ),
-                Fix::new(change, ["outputs = model(..., use_cache=False)"], lives),
+                Fix::new(change, ["outputs = model(..., use_cache=False)"], lives)
+                    .by(calls_transformers(device, stack, line).then_some(Rewrite::Argument("use_cache=False"))),
             )
         }
     };

@@ -51,6 +51,19 @@ pub(super) fn common_line(device: &Device<'_>, stacks: &[StackId]) -> Option<Fra
     own.or_else(|| device.sites().site_frame(first))
 }
 
+/// Whether a line of a stack calls a model of transformers itself, not a function that does.
+pub(super) fn calls_transformers(device: &Device<'_>, stack: StackId, line: FrameId) -> bool {
+    let (snapshot, sites) = (device.snapshot(), device.sites());
+    let frames = snapshot.stacks.frame_ids(stack).iter().copied().filter(|&frame| sites.kind(frame).is_python());
+    let frames: Vec<FrameId> = frames.collect();
+    let Some(depth) = frames.iter().position(|&frame| frame == line) else { return false };
+    let called = frames[..depth].iter().rev().filter_map(|&frame| snapshot.stacks.frame(frame));
+    let mut called = called.map(|frame| snapshot.strings.get(frame.filename).replace('\\', "/"));
+    let is_of_module = |file: &String| file.ends_with("torch/nn/modules/module.py");
+    called.next().is_some_and(|file| is_of_module(&file))
+        && called.find(|file| !is_of_module(file)).is_some_and(|file| file.contains("/transformers/"))
+}
+
 /// Whether a block has the size of a library's workspace and is the only one of its stack that is never freed: a leak repeats.
 pub(super) fn may_be_workspace(device: &Device<'_>, index: u32, made: &Allocation) -> bool {
     let stack = device.track.stack_of(index as usize);

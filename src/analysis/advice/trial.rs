@@ -78,6 +78,14 @@ impl Saving {
         }
     }
 
+    /// Bytes saved at the peak of allocated memory; `None` without a simulation.
+    pub fn allocated(&self) -> Option<u64> {
+        match self {
+            Self::Simulated { allocated, .. } => Some(allocated.by()),
+            Self::NotSimulated { .. } => None,
+        }
+    }
+
     /// Lowers a lower bound by what the placement of blocks may add to the remaining peak.
     fn leave_room_for_placement(&mut self) {
         if let Self::Simulated { allocated, at_least: true, .. } = self {
@@ -117,12 +125,12 @@ impl<'d, 'a> Trial<'d, 'a> {
     pub fn advice(&self, finding: Finding) -> Option<(Advice, Edit)> {
         let Finding { kind, line, evidence, cost, fixes } = finding;
         let mut fixes = fixes.into_iter();
-        let Fix { change, code, edit, most } = fixes.next()?;
+        let Fix { change, code, edit, most, rewrite } = fixes.next()?;
         let mut saving = self.saving_of(&edit, most)?;
-        let others = fixes.filter_map(|Fix { change, code, edit, most }| {
+        let others = fixes.filter_map(|Fix { change, code, edit, most, rewrite }| {
             let mut saving = self.saving_of(&edit, most)?;
             saving.leave_room_for_placement();
-            Some(Alternative { change, code, saving, lives: edit.lives })
+            Some(Alternative { change, code, rewrite, saving, lives: edit.lives })
         });
         let alternatives = others.collect();
         let policy = kind.policy();
@@ -149,7 +157,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         saving.leave_room_for_placement();
         let line = line.and_then(|frame| self.line(frame));
         let copies = self.copies(&edit).filter(|_| policy.copies_results);
-        Some((Advice { kind, line, change, evidence, cost, copies, code, saving, alternatives }, edit))
+        Some((Advice { kind, line, change, evidence, cost, copies, code, rewrite, saving, alternatives }, edit))
     }
 
     /// Bytes that a fix copies to the CPU: all results that the program collects there.

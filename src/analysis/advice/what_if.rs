@@ -279,6 +279,20 @@ impl OverTime {
         Some(self.highest.get(within..end).unwrap_or_default().iter().copied().fold(carried, u64::max))
     }
 
+    /// Each instant with the most bytes since the one before, and the bytes right after it.
+    pub(in crate::analysis) fn instants(&self) -> impl Iterator<Item = (Instant, i64, i64)> + '_ {
+        let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let both = self.highest.iter().zip(&self.after);
+        (0..).zip(both).map(move |(instant, (&highest, &after))| (instant, bytes(highest), bytes(after)))
+    }
+
+    /// The first instant with the peak.
+    pub(in crate::analysis) fn peak_instant(&self) -> Instant {
+        self.instants()
+            .fold((0, i64::MIN), |most, (at, highest, _)| if highest > most.1 { (at, highest) } else { most })
+            .0
+    }
+
     pub fn peak(&self) -> u64 {
         self.highest.iter().copied().max().unwrap_or(0)
     }

@@ -14,7 +14,7 @@ use super::model_calls::{ModelCall, ModelCalls, born_in};
 use super::replaced;
 use super::rules::Evidence;
 use super::variables::frame_of_function;
-use super::{Finding, Fix, RuleKind};
+use super::{Finding, Fix, Rewrite, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
@@ -130,11 +130,14 @@ fn finding(device: &Device<'_>, all: &ModelCalls, of_line: &[&ModelCall]) -> Opt
         line: Some(own_line(device, all, first)),
         evidence: format!("each call keeps {} for a backward pass that never comes", Bytes(most)),
         cost: None,
-        fixes: vec![Fix::new(
-            "call the model under torch.no_grad()",
-            ["with torch.no_grad():  # or @torch.no_grad() above the function"],
-            lives,
-        )],
+        fixes: vec![
+            Fix::new(
+                "call the model under torch.no_grad()",
+                ["with torch.no_grad():  # or @torch.no_grad() above the function"],
+                lives,
+            )
+            .by(Rewrite::NoGrad),
+        ],
     })
 }
 

@@ -8,7 +8,8 @@
 //! **Figures** are simulated with gradients that end before the forward pass.
 
 use super::rules::Evidence;
-use super::{Finding, Fix, RuleKind};
+use super::variables::frame_of_function;
+use super::{Finding, Fix, Rewrite, RuleKind};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
@@ -25,7 +26,8 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
         return Vec::new();
     }
     let mut lives = Lifetimes::default();
-    let mut largest: (u64, StackId) = (0, StackId::EMPTY);
+    // The bytes freed at once, what frees them, and what the forward pass starts with.
+    let mut largest: (u64, StackId, StackId) = (0, StackId::EMPTY, StackId::EMPTY);
     // State since the last entry of a backward pass or of an optimizer.
     let mut forward: Option<Instant> = None;
     let mut dropped: Vec<u32> = Vec::new();
@@ -62,7 +64,7 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
                     let blocks = dropped.iter().filter_map(|&index| track.allocation(index as usize));
                     let bytes = blocks.map(|block| block.size).fold(0, u64::saturating_add);
                     if bytes > largest.0 {
-                        largest = (bytes, by);
+                        largest = (bytes, by, forward.map_or(StackId::EMPTY, |entry| stacks[entry as usize]));
                     }
                     if let Some(forward) = forward.take() {
                         lives.freed.extend(dropped.drain(..).map(|index| (index, forward)));
@@ -72,23 +74,29 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
             }
         }
     }
-    let (bytes, stack) = largest;
+    let (bytes, stack, forward) = largest;
     if lives.is_empty() {
         return Vec::new();
     }
+    let line = device.sites().site_frame(stack);
+    let forward = line.and_then(|line| frame_of_function(device, forward, line));
+    let forward = forward.and_then(|frame| device.snapshot().stacks.frame(frame));
     vec![Finding {
         kind: RuleKind::ZeroGradLate,
-        line: device.sites().site_frame(stack),
+        line,
         evidence: format!(
             "{} of gradients from the previous step stay alive during the forward pass, because zero_grad comes after it",
             Bytes(bytes)
         ),
         cost: None,
-        fixes: vec![Fix::new(
-            "move zero_grad before the forward pass",
-            ["optimizer.zero_grad(set_to_none=True)  # before the model is called"],
-            lives,
-        )],
+        fixes: vec![
+            Fix::new(
+                "move zero_grad before the forward pass",
+                ["optimizer.zero_grad(set_to_none=True)  # before the model is called"],
+                lives,
+            )
+            .by(forward.map(|frame| Rewrite::MoveZeroGrad { before: frame.line })),
+        ],
     }]
 }
 

@@ -9,7 +9,7 @@ mod candidate;
 mod curve;
 mod obstacle;
 mod optimizer;
-mod overlay;
+pub(in crate::analysis) mod overlay;
 mod remaining_peak;
 
 pub use candidate::{Candidate, EveryNth};

@@ -6,7 +6,7 @@ use crate::analysis::timeline::{COLUMNS, XAxis};
 use crate::replay::{Instant, Metric, Track};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Point {
+pub(in crate::analysis) enum Point {
     /// This many bytes are allocated from now on.
     Level(i64),
     /// This many are allocated for a moment, while a call is recomputed.
@@ -31,7 +31,7 @@ impl Default for CurveOptions {
 
 /// The recorded curve as the base, and the points from `simulate`, in order of time, as the new one, marked at its
 /// peak.
-pub(super) fn overlay(
+pub(in crate::analysis) fn overlay(
     track: Track<'_>,
     options: CurveOptions,
     peak: Instant,

@@ -9,6 +9,7 @@ mod excerpt;
 #[cfg(feature = "export")]
 mod export;
 mod fit;
+mod fix;
 mod flamegraph;
 mod fragmentation;
 pub mod help;
@@ -60,6 +61,7 @@ pub const COMMANDS: &[Entry] = &[
     entry::<checkpoint::Checkpoint>("checkpoint", Group::Plan),
     entry::<simulate::Simulate>("simulate", Group::Plan),
     entry::<fit::Fit>("fit", Group::Plan),
+    entry::<fix::Fix>("fix", Group::Plan),
     entry::<rehearse::Rehearse>("rehearse", Group::Plan),
     entry::<check::Check>("check", Group::Guard),
     entry::<report::Report>("report", Group::Share),

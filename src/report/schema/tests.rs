@@ -3,6 +3,7 @@ use crate::analysis::blocks::BlocksReport;
 use crate::analysis::checkpoint::CheckpointReport;
 use crate::analysis::diff::DiffReport;
 use crate::analysis::fit::FitReport;
+use crate::analysis::fix::FixReport;
 use crate::analysis::fragmentation::FragmentationReport;
 use crate::analysis::info::InfoReport;
 use crate::analysis::leaks::LeakReport;
@@ -46,6 +47,7 @@ const ANSWERS: &[Described] = &[
     answer::<CheckpointReport>(),
     answer::<SimulateReport>(),
     answer::<FitReport>(),
+    answer::<FixReport>(),
     answer::<DiffReport>(),
     answer::<[CheckedInput]>(),
     answer::<RanksReport>(),

@@ -12,7 +12,7 @@
 use super::super::kept_over_steps::{is_freed_by_backward, notable};
 use super::super::model_calls::born_in;
 use super::super::rules::Evidence;
-use super::super::{Finding, Fix, RuleKind, SCALAR};
+use super::super::{Finding, Fix, Rewrite, RuleKind, SCALAR};
 use crate::facts::device::Device;
 use crate::facts::held::HeldAs;
 use crate::model::bytes::Bytes;
@@ -132,10 +132,13 @@ fn finding(device: &Device<'_>, line: FrameId, sizes: &HashMap<u64, u64>) -> Fin
             Bytes(small)
         ),
         cost: None,
-        fixes: vec![Fix::new(
-            "pass the mask of one head and sequence, which attention broadcasts",
-            ["return mask.expand(batch, heads, n, n)  # a view: without .contiguous(), .repeat() or .clone()"],
-            Lifetimes { resized, ..Lifetimes::default() },
-        )],
+        fixes: vec![
+            Fix::new(
+                "pass the mask of one head and sequence, which attention broadcasts",
+                ["return mask.expand(batch, heads, n, n)  # a view: without .contiguous(), .repeat() or .clone()"],
+                Lifetimes { resized, ..Lifetimes::default() },
+            )
+            .by(Rewrite::ExpandWithoutCopy),
+        ],
     }
 }

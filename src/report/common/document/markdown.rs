@@ -41,7 +41,8 @@ impl Writer<'_> {
             Block::List(_, items) => self.item("- ", &escape(&items.join(", "))),
             Block::Table(table) => self.table(table),
             Block::Source(_, line) => self.inside(&code(line)),
-            Block::Code(_, lines) => self.fenced(lines),
+            Block::Code(_, lines) => self.fenced("python", lines),
+            Block::Diff(lines) => self.fenced("diff", lines),
             Block::Frames(_, frames) => frames.iter().try_for_each(|frame| match self.indent {
                 Some(2) => self.inside(&format!("1. {}", code(frame))),
                 _ => self.item("1. ", &code(frame)),
@@ -100,10 +101,10 @@ impl Writer<'_> {
         }
     }
 
-    fn fenced(&mut self, lines: &[String]) -> io::Result<()> {
+    fn fenced(&mut self, language: &str, lines: &[String]) -> io::Result<()> {
         let longest = lines.iter().flat_map(|line| line.split(|next| next != '`')).map(str::len).max().unwrap_or(0);
         let fence = "`".repeat(longest.max(2) + 1);
-        self.inside(&format!("{fence}python"))?;
+        self.inside(&format!("{fence}{language}"))?;
         let pad = " ".repeat(self.indent.unwrap_or(0));
         lines.iter().try_for_each(|line| writeln!(self.out, "{pad}{}", safe(line)))?;
         writeln!(self.out, "{pad}{fence}")

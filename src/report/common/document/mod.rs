@@ -62,6 +62,8 @@ enum Block {
     Source(usize, String),
     /// Code to copy: never cut or wrapped.
     Code(usize, Vec<String>),
+    /// Lines of a diff, with what precedes it: never changed.
+    Diff(Vec<String>),
     Frames(usize, Vec<String>),
     Curve(Vec<i64>),
     Shares(Vec<Share>),
@@ -271,6 +273,10 @@ impl Document {
         if !lines.is_empty() {
             self.blocks.push(Block::Code(indent, lines));
         }
+    }
+
+    pub(crate) fn diff(&mut self, lines: Vec<String>) {
+        self.blocks.push(Block::Diff(lines));
     }
 
     /// A stack, innermost frame first.

@@ -50,6 +50,7 @@ impl TextStyle {
             Block::Code(indent, lines) => {
                 lines.iter().try_for_each(|line| writeln!(out, "{}", indented(*indent, &self.tint(&safe(line)))))
             }
+            Block::Diff(lines) => lines.iter().try_for_each(|line| writeln!(out, "{line}")),
             Block::Frames(indent, frames) => frames.iter().try_for_each(|frame| {
                 let frame = shorten(&safe(frame), self.room(*indent));
                 writeln!(out, "{}", indented(*indent, &self.dim(&frame)))
