@@ -48,6 +48,8 @@ pub fn installed_path(file: &str) -> Option<&str> {
             || (bundled && (name.starts_with("pip_") || name.starts_with("pypi__")));
         // Hugging Face and torch.hub download code into their caches.
         let downloaded = name == "transformers_modules" || (before_that == "torch" && before == "hub");
+        // The recorder runs inside of programs, also from its own repository.
+        let recorder = name == "torch_memviz";
         let known = PACKAGES.contains(&name)
             && if name == "torch" {
                 is_torch_source(rest)
@@ -56,7 +58,7 @@ pub fn installed_path(file: &str) -> Option<&str> {
             };
         if holds_packages {
             found = Some(rest);
-        } else if found.is_none() && (downloaded || known) {
+        } else if found.is_none() && (downloaded || recorder || known) {
             found = Some(part.whole);
         } else if found.is_none() && is_unpacked_at(name) {
             found = Some(rest).filter(|rest| PACKAGES.contains(&root_of(rest)));
@@ -223,6 +225,7 @@ mod tests {
             ("/v/lib/python3.11/site-packages/torch/_ops.py", Some("torch/_ops.py")),
             (r"C:\v\Lib\site-packages\torch\_ops.py", Some(r"torch\_ops.py")),
             ("/home/me/pytorch/torch/nn/modules/module.py", Some("torch/nn/modules/module.py")),
+            ("/home/me/memviz/python/src/torch_memviz/_holders/borders.py", Some("torch_memviz/_holders/borders.py")),
             ("/home/me/old-site-packages/mine.py", None),
             ("/home/me/site-packages", None),
             ("torch/nn/modules/module.py", Some("torch/nn/modules/module.py")),
