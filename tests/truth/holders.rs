@@ -3,6 +3,8 @@
 
 use crate::support::open;
 use memviz::analysis::advice::{Advice, RuleKind, Saving};
+use memviz::analysis::leaks::LeakOptions;
+use memviz::analysis::leaks::growth::Verdict;
 use memviz::analysis::peak::PeakOptions;
 use memviz::analysis::triage::TriageOptions;
 use memviz::replay::Metric;
@@ -63,6 +65,20 @@ fn a_program_without_the_mistake_has_no_finding() {
     let fixed = MISTAKES.iter().map(|(name, ..)| format!("{name}_fixed"));
     for name in fixed.chain(HEALTHY.map(ToOwned::to_owned)) {
         assert_eq!(found(&recording(&name)), [], "{name}");
+    }
+}
+
+#[test]
+fn a_leak_says_what_holds_it() {
+    for (name, holder) in [
+        ("held_sessions_flawed", "answer.self.sessions[*][*][*]"),
+        ("held_checkpoints_flawed", "checkpoints[*]['layers.*.linear1.weight']"),
+    ] {
+        let recording = open(&format!("fixtures/stories/{name}/snapshot.pickle.gz"));
+        let report = recording.leaks(&LeakOptions::default()).unwrap();
+        let leaks = report.devices[0].rows.iter().filter(|row| row.verdict == Verdict::Leak);
+        let holders: Vec<&str> = leaks.filter_map(|row| row.holder.as_deref()).collect();
+        assert!(holders.contains(&holder), "{name}: {holders:?}");
     }
 }
 

@@ -2432,6 +2432,11 @@ class Leak:
     verdict: Verdict
     """The behavior of the group."""
 
+    holder: str | None = None
+    """What holds most of the blocks of a leak, without the places in lists: `train.history[*]`. Left out unless
+    the recording has holders.
+    """
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LeaksAnswer(Answer):

@@ -187,6 +187,7 @@ fn joined(device: &Device<'_>, blocks: &[(u32, Allocation, Instant)], call: impl
         *of_calls.entry(call(made)).or_default() += 1;
     }
     let lists = of_calls.into_values().max().unwrap_or(1);
+    let done = blocks.iter().map(|(_, made, _)| made.born).max().unwrap_or(first);
     let is_joined = |&(index, made): &(u32, Allocation)| {
         made.requested >= each.saturating_mul(3)
             && device.roles().role(device.track.stack_of(index as usize)) == Role::Plain
@@ -194,6 +195,8 @@ fn joined(device: &Device<'_>, blocks: &[(u32, Allocation, Instant)], call: impl
             && {
                 let there = blocks.iter().filter(|(_, it, _)| it.freed > made.born && it.born < made.born);
                 let all = there.map(|(_, it, _)| it.requested).fold(0, u64::saturating_add);
+                // While calls go on, a batch may be as large as a part of what they have left.
+                let lists = if made.born > done { lists } else { 1 };
                 made.requested <= all.saturating_add(last)
                     && made.requested.saturating_mul(2).saturating_mul(lists) >= all
             }

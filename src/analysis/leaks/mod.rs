@@ -5,6 +5,7 @@
 //! the end of the next one, so it never appears, however large it is; the rest is what the program keeps.
 
 pub mod growth;
+mod holder;
 mod projection;
 
 use crate::analysis::advice::{Advice, RuleKind, Simulate, advice_of};
@@ -75,6 +76,10 @@ pub struct LeakRow {
     pub filled_in_step: Option<usize>,
     /// The oldest block of `stack` that is live at the end of the last step; null if there is none.
     pub oldest: Option<Oldest>,
+    /// What holds most of the blocks of a leak, without the places in lists: `train.history[*]`. Left out unless the recording has
+    /// holders.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
     /// The stack of most of the blocks that the verdict is about, innermost frame first.
     pub stack: Vec<String>,
     /// The blocks that a [`Verdict::Leak`] is about, by index into [`History::allocations`]: the group may have others.
@@ -232,6 +237,9 @@ impl DeviceLeaks {
         let allocated_bytes_per_step = leaking.allocated_bytes.saturating_add(growing.allocated_bytes);
         let left_out = rows.len().saturating_sub(options.top.unwrap_or(usize::MAX));
         rows.truncate(options.top.unwrap_or(usize::MAX));
+        for row in &mut rows {
+            row.holder = holder::of(device, &row.leaked);
+        }
         let is_wanted: fn(RuleKind) -> bool = if options.cures_of_growth { RuleKind::piles_up } else { |_| true };
         Self {
             device: device.id(),
@@ -381,6 +389,7 @@ fn grown(
             live_blocks: last(&held.blocks)?,
             filled_in_step: judgement.filled_in.map(|index| sample.number(index)),
             oldest: origin.and_then(|origin| oldest(track, groups, all_ends, blocks, origin)),
+            holder: None,
             stack: origin.map(|origin| sites.origin_labels(origin, LONGEST_STACK)).unwrap_or_default(),
             leaked: match judgement.verdict {
                 Verdict::Leak => leaked(groups, history, sample, blocks),
