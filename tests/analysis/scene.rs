@@ -103,6 +103,26 @@ fn rows_at(device: &Device<'_>, metric: Metric, by: GroupBy, instant: Instant) -
     (attribution.total_bytes, attribution.rows.into_iter().map(|row| (row.label, row.bytes)).collect())
 }
 
+/// The row of memory from before the recording, which pictures split by category, if a group is a part of it; and the category.
+fn part_of_older(label: &str) -> Option<(&'static str, Option<String>)> {
+    ["(before the recording", "(not recorded"].into_iter().zip(["(before the recording)", "(not recorded)"]).find_map(
+        |(begin, row)| {
+            let category = label.strip_prefix(begin)?.trim_end_matches(')').strip_prefix(": ");
+            Some((row, category.map(|category| category.replace(' ', "_"))))
+        },
+    )
+}
+
+/// Whether a part of the memory from before the recording is no more than all of it, and than all of its category.
+fn is_part(device: &Device<'_>, metric: Metric, instant: Instant, label: &str, bytes: u64) -> bool {
+    let Some((row, category)) = part_of_older(label) else { return false };
+    let of = |by: GroupBy, label: &str| {
+        let (_, rows) = rows_at(device, metric, by, instant);
+        rows.into_iter().find(|found| found.0 == label).map_or(0, |found| found.1)
+    };
+    bytes <= of(GroupBy::Site, row) && category.is_none_or(|category| bytes <= of(GroupBy::Category, &category))
+}
+
 proptest! {
     #[test]
     fn columns_have_the_highest_value(choice in parts(), metric in prop::sample::select(&Metric::ALL[..])) {
@@ -137,7 +157,8 @@ proptest! {
             let named: Vec<u64> = rows.iter().filter(|row| row.0 == band.group.label).map(|row| row.1).collect();
             // A group without bytes has no row, but another stack with the same label may have one.
             let has_no_row = band.bytes[column] == 0 && (named.is_empty() || by == GroupBy::Stack);
-            prop_assert!(has_no_row || named.contains(&band.bytes[column]), "{} by {by:?}", band.group.label);
+            let is_part = || by == GroupBy::Site && is_part(&device, metric, bands.instants[column], &band.group.label, band.bytes[column]);
+            prop_assert!(has_no_row || named.contains(&band.bytes[column]) || is_part(), "{} by {by:?}", band.group.label);
         }
     }
 
@@ -217,8 +238,9 @@ proptest! {
         let change: i128 = difference.rows.iter().map(|row| row.flow.change()).sum();
         prop_assert_eq!(change, i128::from(ends[1].0) - i128::from(ends[0].0));
         for row in difference.rows.iter().filter(|row| row.label != OTHER) {
-            for (bytes, (_, rows)) in [row.flow.start.bytes, row.flow.end.bytes].into_iter().zip(&ends) {
-                prop_assert_eq!(bytes, rows.iter().find(|found| found.0 == row.label).map_or(0, |found| found.1));
+            for (bytes, (instant, (_, rows))) in [row.flow.start.bytes, row.flow.end.bytes].into_iter().zip([from, to].into_iter().zip(&ends)) {
+                let named = rows.iter().find(|found| found.0 == row.label).map_or(0, |found| found.1);
+                prop_assert!(bytes == named || is_part(&device, Metric::Allocated, instant, &row.label, bytes), "{}: {} for {}", row.label, bytes, named);
             }
         }
     }

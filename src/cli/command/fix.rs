@@ -21,7 +21,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz fix snapshot.pickle --source .", "the diff, for reading"),
-    ("memviz fix snapshot.pickle --source . --only 1 | git apply", "apply the first fix"),
+    ("memviz fix snapshot.pickle --source . -o fix.patch", "keep it, for git apply"),
 ]))]
 pub struct Fix {
     /// Folder with the source code of the recorded program
