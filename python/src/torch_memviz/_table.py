@@ -29,7 +29,7 @@ LONG = ("stack", "complete_history", "anomalies", "by", "metric", "entry", "boun
 
 
 #: Commands that have only text and rows.
-WITHOUT_PICTURE = ("triage", "info", "peak", "blocks", "oom", "leaks", "ledger", "nsys", "fix", "check")
+WITHOUT_PICTURE = ("triage", "info", "peak", "blocks", "oom", "leaks", "ledger", "nsys", "check")
 
 #: Commands that have only a picture and rows.
 WITHOUT_TEXT = ("timeline",)
