@@ -1,7 +1,7 @@
 //! A step that ended before its backward pass leaves its graph live: the program skipped a batch, or an exception ended the step.
 //!
-//! **Sign:** most calls of the model from a line are followed by a backward pass that frees their graphs; a few have none, and
-//! what they made is still live when the call after the next one begins. A variable would hold it until the next call at most.
+//! **Sign:** at most a third of the calls of the model from a line have no backward pass and keep most of what they make, which
+//! is still live when the call after the next one begins. A variable would hold it until the next call has returned.
 //!
 //! **Fix:** keep the text of an exception that was caught, not the exception, whose traceback keeps all local variables; keep
 //! numbers, not tensors, of a batch that was skipped. A recording with holders names what keeps the graph (rule `held`).
@@ -19,7 +19,7 @@ use crate::model::bytes::Bytes;
 use crate::replay::Allocation;
 use crate::simulation::changes::Lifetimes;
 
-/// At most 1/N of the calls have no backward pass: otherwise, the line evaluates or samples as well.
+/// At most 1/N of the calls leave a graph without a backward pass: otherwise, the line evaluates or samples as well.
 const PART_ABANDONED: usize = 3;
 
 /// One finding for each line that calls a model, at most.
@@ -63,7 +63,7 @@ fn of_line_that_calls(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Fin
         kind: RuleKind::RetainedGraph,
         line: of_line.first().map(|call| call.line),
         evidence: format!(
-            "{count} of {all} steps ended before their backward pass, and their graphs, up to {}, stay alive: something \
+            "{count} of {all} steps ended before their backward pass, and their graphs, up to {} each, stay alive: something \
              stores a tensor of the step, or the exception that ended it",
             Bytes(most)
         ),

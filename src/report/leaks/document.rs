@@ -93,7 +93,7 @@ fn stack(document: &mut Document, row: &LeakRow) {
     document.fold(starred(&row.label, row.inferred), |document| {
         document.fact(words::behavior(row));
         document.facts(row.oldest.as_ref().map(|oldest| format!("oldest surviving block: {}", words::oldest(oldest))));
-        document.facts(row.holder.as_ref().map(|holder| format!("held by {}", notes::safe(holder))));
+        document.facts(row.holder.as_ref().map(|holder| format!("mostly held by {}", notes::safe(holder))));
         if row.stack.is_empty() {
             document.toned(Tone::Plain, 4, "no stack was recorded");
         }

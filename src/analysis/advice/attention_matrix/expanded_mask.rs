@@ -126,7 +126,8 @@ fn finding(device: &Device<'_>, line: FrameId, sizes: &HashMap<u64, u64>) -> Fin
         kind: RuleKind::AttentionMatrix,
         line: Some(line),
         evidence: format!(
-            "attention keeps a mask of {} for backward: {} times the mask of {} that is made before it",
+            "attention keeps a mask of {} for backward: {} times the block of {} that is made right before it; if all heads and \
+             sequences have the same mask, these are copies",
             Bytes(mask),
             mask / small.max(1),
             Bytes(small)
