@@ -23,6 +23,8 @@ pub enum Doubt {
     CountersDiffer,
     /// PyTorch counted memory on this device, of which the file contains nothing else.
     DeviceMissing(i32),
+    /// The file lacks PyTorch's own counters of the device.
+    NoCounters,
     /// No history was recorded.
     NoHistory,
     /// The ring buffer dropped entries, as PyTorch says.
@@ -262,6 +264,13 @@ fn missing_device(snapshot: &Snapshot) -> Option<i32> {
     let is_used = |stats: &DeviceStats| [stats.requests(), reserved(stats)].into_iter().flatten().any(|it| it > 0);
     let mut used = counted.filter(|(_, stats)| is_used(stats)).map(|(device, _)| device);
     used.find(|&device| snapshot.trace(device).is_none() && snapshot.notes.truncated_at.is_none())
+}
+
+/// Whether PyTorch counted the requests of the device at both ends of the recording.
+pub fn is_counted(track: Track<'_>) -> bool {
+    let index = usize::try_from(track.history.device).ok();
+    let stats = track.snapshot.notes.memory_stats.as_ref().zip(index);
+    stats.and_then(|(stats, index)| stats.devices.get(index)?.requests()).is_some()
 }
 
 /// Whether settings are missing that the release which wrote the file would have written. Early releases write none;

@@ -399,6 +399,7 @@ class CheckOptions(TypedDict, total=False):
     tolerance: Value | None
     update_baseline: bool
     accept_late_start: bool
+    require_counters: bool
     config: Value | None
     top: int | None
     device: Value | Sequence[str | int] | None

@@ -38,6 +38,9 @@ options! {
         /// Whether to accept a recording that starts with memory in use, and check it from there on. Otherwise its maxima are
         /// lower bounds: a ring buffer may have dropped the peak.
         pub accept_late_start: bool,
+        /// Whether only recordings that contain PyTorch's own counters can meet a budget. Nothing else proves that a recording
+        /// has its beginning.
+        pub require_counters: bool,
     }
 }
 

@@ -74,6 +74,8 @@ struct Table {
     tolerance: Option<Typed<Tolerance>>,
     #[serde(default)]
     accept_late_start: bool,
+    #[serde(default)]
+    require_counters: bool,
 }
 
 impl Table {
@@ -94,6 +96,7 @@ impl Table {
             baseline: None,
             tolerance: self.tolerance.as_ref().map(|tolerance| tolerance.0).unwrap_or_default(),
             accept_late_start: self.accept_late_start,
+            require_counters: self.require_counters,
             name: None,
         };
         if budgets.is_empty() && self.baseline.is_none() {

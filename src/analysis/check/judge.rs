@@ -154,6 +154,8 @@ impl<'d, 'a> Judge<'d, 'a> {
             Limit::Residue(most) => self.left_behind(budgets, case.device, most),
             Limit::Growth(metric) => Self::growth(budgets, case, metric),
         };
+        let proven = !budgets.require_counters || doubts::is_counted(case.device.track);
+        let finding = if proven { finding } else { finding.unless_met(Doubt::NoCounters) };
         let is_exceeded = finding.keeps == Some(false);
         let mut check = finding.into_check(budgets, Some(case.device.id()), limit);
         if is_exceeded {
@@ -392,6 +394,14 @@ impl Finding {
             doubt: Some(doubt),
             matching_sites: None,
             keeps: None,
+        }
+    }
+
+    /// The same finding, except that it shows no budget to be met.
+    fn unless_met(self, doubt: Doubt) -> Self {
+        match self.keeps {
+            Some(true) => Self { at_most: None, doubt: Some(doubt), keeps: None, ..self },
+            _ => self,
         }
     }
 

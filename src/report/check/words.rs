@@ -276,6 +276,9 @@ pub fn doubt(doubt: &Doubt) -> String {
         Doubt::DeviceMissing(device) => {
             format!("PyTorch counted memory on device {device}, and the file contains nothing else of it")
         }
+        Doubt::NoCounters => {
+            "the file lacks PyTorch's own counters, which torch_memviz.record writes, so it may lack its beginning".to_owned()
+        }
         Doubt::NoHistory => "no history was recorded, and only the state at dump time is known".to_owned(),
         Doubt::Overflowed => "the ring buffer dropped entries, and memory may have been higher before the recorded part".to_owned(),
         Doubt::RingFull => {

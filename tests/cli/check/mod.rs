@@ -318,6 +318,28 @@ fn a_recording_that_began_late_is_judged_from_there_on_where_that_is_accepted() 
     folder.check(&[]).expect(0);
 }
 
+#[test]
+fn only_counted_recordings_meet_a_budget_where_that_is_required() {
+    let counted = "fixtures/stories/held_object_flawed/snapshot.pickle.gz";
+    for (recording, code, verdict) in [(counted, 0, "passed"), (&fixture("tiny"), 2, "unknown")] {
+        for budget in [["--max-peak", "80GiB"], ["--max-fragmentation", "100%"]] {
+            only_check(&[recording, budget[0], budget[1]]);
+            let (found, row) = only_check(&[recording, budget[0], budget[1], "--require-counters"]);
+            assert_eq!((found, &row["verdict"]), (Some(code), &verdict.into()), "{recording} {budget:?}: {row}");
+        }
+    }
+    // What is exceeded is exceeded.
+    let (code, row) = only_check(&[&fixture("tiny"), "--max-peak", "1MiB", "--require-counters"]);
+    assert_eq!((code, &row["verdict"]), (Some(1), &"failed".into()));
+    let folder = Folder::new();
+    let absolute = std::fs::canonicalize(fixture("tiny")).unwrap();
+    let budget = format!("[[budget]]\ninput = {absolute:?}\nmax-peak = \"80GiB\"\n");
+    folder.write("memviz.toml", &budget);
+    folder.check(&[]).expect(0);
+    folder.write("memviz.toml", budget + "require-counters = true\n");
+    folder.check(&[]).expect(2);
+}
+
 // ------------------------------------------------------------------ usage
 
 #[test]

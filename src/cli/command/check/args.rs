@@ -69,6 +69,11 @@ pub struct Check {
     /// A ring buffer may have dropped earlier entries, and a higher peak with them.
     #[arg(long)]
     pub(super) accept_late_start: bool,
+    /// Pass only recordings that contain PyTorch's own counters
+    ///
+    /// torch_memviz.record writes them. Without them, a file that lost its beginning can look like one of a smaller program.
+    #[arg(long)]
+    pub(super) require_counters: bool,
     /// File with budgets [default: memviz.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,

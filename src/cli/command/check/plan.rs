@@ -107,6 +107,7 @@ fn flags(args: &Check) -> Result<Budgets, Failure> {
         baseline: None,
         tolerance: args.tolerance.unwrap_or_default(),
         accept_late_start: args.accept_late_start,
+        require_counters: args.require_counters,
     })
 }
 
@@ -128,6 +129,7 @@ fn replaced(entries: Vec<BudgetSet>, args: &Check) -> Vec<BudgetSet> {
         }
         budgets.steps = args.steps.clone().or(budgets.steps);
         budgets.accept_late_start |= args.accept_late_start;
+        budgets.require_counters |= args.require_counters;
         // What is only shown replaces no budget.
         if args.tolerance == Some(Tolerance::Any) {
             return BudgetSet { budgets, baseline };

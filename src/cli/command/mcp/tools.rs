@@ -101,6 +101,7 @@ pub const TOOLS: &[Tool] = &[
             "baseline",
             "tolerance",
             "accept-late-start",
+            "require-counters",
         ],
         ..tool("check")
     },
