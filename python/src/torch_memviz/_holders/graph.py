@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import gc
 import types
 import weakref
 from collections.abc import Iterable, Iterator
+from gc import get_referents, is_tracked
 from typing import Any, NamedTuple
 
 from .classes import PYTHON, flags_of, is_subclass, remembered
@@ -28,6 +28,10 @@ EMPTY = frozenset(
         ),
     )
 )
+
+#: Containers that are looked into at once, if they are small: most hold only numbers and text, and thus no tensors.
+SMALL = frozenset(map(id, (dict, list, set, tuple)))
+MOST_MEMBERS = 16
 
 #: Edges kept for a tensor, and for another object, that several objects hold.
 MOST_EDGES = 6
@@ -118,12 +122,16 @@ class Graph:
     def add(self, held: Any, parent: int, label: Label, kind: int = VARIABLE, root: Root | None = None) -> None:
         """Note that an object holds another one, and queue that unless it was reached before."""
         # Numbers, text, and what consists of them, hold nothing.
-        if not gc.is_tracked(held):
+        if not is_tracked(held):
             return
         place = self.place_of.get(id(held))
         kind_of = type(held)
         if place is None:
-            if id(kind_of) in EMPTY or (kind_of is types.FunctionType and _holds_nothing(held)):
+            of_kind = id(kind_of)
+            if of_kind in SMALL:
+                if len(held) <= MOST_MEMBERS and not any(map(is_tracked, get_referents(held))):
+                    return
+            elif of_kind in EMPTY or (kind_of is types.FunctionType and _holds_nothing(held)):
                 return
             # Faster than `Edge`.
             edge = _new(Edge, (parent, label, kind, root))
