@@ -35,7 +35,7 @@ const LEAST_SET: usize = 2;
 const MOST_SIZES: usize = 3;
 /// Outputs of a call are reported if they hold N times as much.
 const PART_OF_OUTPUT: u64 = 20;
-/// Least number of elements of a list, and of calls of the model that each of them outlives, if it collects results.
+/// Least number of elements of a list that outlive as many calls of the model, if it collects results.
 const LEAST_ELEMENTS: usize = 4;
 /// A view is small if it sees at most 1/N of its storage.
 const SMALL_VIEW: u64 = 4;
@@ -74,7 +74,7 @@ pub(super) fn find(evidence: &Evidence<'_, '_>) -> Vec<Finding> {
     let is_notable = |mistake: Mistake, blocks: &[&Block<'_>]| {
         let part = if mistake == Mistake::Output { PART_OF_OUTPUT } else { 1 };
         most_at_once(blocks.iter().map(|block| &block.made)).0 / part >= least
-            && (mistake != Mistake::Collection || is_collection(device, blocks))
+            && (mistake != Mistake::Collection || is_collection(device, calls, blocks))
             && (mistake != Mistake::Attribute || is_repeated(device, calls, blocks))
     };
     let groups = groups.into_iter().filter(|((mistake, _), blocks)| is_notable(*mistake, blocks));
@@ -123,12 +123,16 @@ fn mistake(device: &Device<'_>, calls: &ModelCalls, block: &Block<'_>) -> Option
     if let Some(attribute) = attribute {
         return is_set_anew(device, block).then(|| (Mistake::Attribute, place(attribute)));
     }
-    let variable = block.holders.iter().find(|holder| holder.kind == HolderKind::Variable && !holder.library)?;
-    let outlived = calls.all.iter().filter(|call| block.made.born <= call.start && call.end < block.made.freed).count();
-    if variable.grows && variable.root == "local" && outlived >= LEAST_ELEMENTS && block.made.freed != NEVER {
-        let function = variable.variable.rsplit_once('.').map_or("", |(function, _)| function);
+    let variables = || block.holders.iter().filter(|holder| holder.kind == HolderKind::Variable && !holder.library);
+    // The newest element is often another variable as well.
+    let is_list = |holder: &&&HeldBy| holder.grows && holder.root == "local";
+    if let Some(list) =
+        variables().find(is_list).filter(|_| outlived(calls, &block.made) > 0 && block.made.freed != NEVER)
+    {
+        let function = list.variable.rsplit_once('.').map_or("", |(function, _)| function);
         return Some((Mistake::Collection, function.to_owned()));
     }
+    let variable = variables().next()?;
     let next = calls.all.iter().find(|call| call.start >= after.until && call.place == after.place)?;
     let is_output = all(|holder| !holder.grows && !holder.path.contains("self."))
         && block.made.born <= after.end
@@ -343,9 +347,11 @@ impl Known<'_, '_, '_> {
 }
 
 /// Whether the program may collect these blocks without reading them on the device: nothing joins them later.
-fn is_collection(device: &Device<'_>, blocks: &[&Block<'_>]) -> bool {
-    let Some(first) = blocks.first().filter(|_| blocks.len() >= LEAST_ELEMENTS) else { return false };
-    let size = first.made.requested.max(1);
+fn is_collection(device: &Device<'_>, calls: &ModelCalls, blocks: &[&Block<'_>]) -> bool {
+    let lasting = blocks.iter().filter(|block| outlived(calls, &block.made) >= LEAST_ELEMENTS).count();
+    let Some(first) = blocks.first().filter(|_| lasting >= LEAST_ELEMENTS) else { return false };
+    // An element may hold small tensors as well, of which any large one is a multiple.
+    let size = blocks.iter().map(|block| block.made.requested).max().unwrap_or(0).max(1);
     let is_joined = |made: &Allocation| {
         made.born > first.made.born
             && made.requested.is_multiple_of(size)
@@ -353,6 +359,11 @@ fn is_collection(device: &Device<'_>, blocks: &[&Block<'_>]) -> bool {
     };
     let is_plain = |stack: StackId| device.roles().role(stack) == Role::Plain;
     !device.allocations_by(is_plain).any(|(_, made, _)| is_joined(made))
+}
+
+/// How many calls of a model run from start to end while a block is live.
+fn outlived(calls: &ModelCalls, made: &Allocation) -> usize {
+    calls.all.iter().filter(|call| made.born <= call.start && call.end < made.freed).count()
 }
 
 /// Whether calls make blocks like these again and again: a cache is made once for each layer.

@@ -29,8 +29,8 @@ EMPTY = frozenset(
     )
 )
 
-#: Containers that are looked into at once, if they are small: most hold only numbers and text, and thus no tensors.
-SMALL = frozenset(map(id, (dict, list, set, tuple)))
+#: Containers, by their `id`. Small ones are looked into at once: most hold only numbers and text, and thus no tensors.
+PLAIN = frozenset(map(id, (dict, list, set, tuple)))
 MOST_MEMBERS = 16
 
 #: Edges kept for a tensor, and for another object, that several objects hold.
@@ -108,7 +108,8 @@ class Graph:
         self.tensors: dict[int, list[Edge]] = {}
         #: Further edges to a tensor that were not kept.
         self.more: dict[int, int] = {}
-        #: Further edges to an instance of a class, by its place: whoever releases it has to release all of them.
+        #: Further edges to a container or an instance of a class, by its place: whoever releases it has to release all of
+        #: them.
         self.again: dict[int, list[Edge]] = {}
         #: Whether instances of a class are tensors.
         self.is_tensor = remembered(functools.partial(is_subclass, tensor))
@@ -128,7 +129,7 @@ class Graph:
         kind_of = type(held)
         if place is None:
             of_kind = id(kind_of)
-            if of_kind in SMALL:
+            if of_kind in PLAIN:
                 if len(held) <= MOST_MEMBERS and not any(map(is_tracked, get_referents(held))):
                     return
             elif of_kind in EMPTY or (kind_of is types.FunctionType and _holds_nothing(held)):
@@ -143,7 +144,7 @@ class Graph:
             return
         edges = self.tensors.get(place)
         if edges is None:
-            if _is_of_class(kind_of):
+            if id(kind_of) in PLAIN or _is_of_class(kind_of):
                 again = self.again.setdefault(place, [])
                 if len(again) < MOST_AGAIN:
                     again.append(Edge(parent, label, kind, root))
