@@ -11,6 +11,7 @@
 //! **Figures** are simulated with graphs that end with the last block that their step makes. They are a lower bound where a
 //! variable may hold the last tensor until the next one is made.
 
+use super::held::is_of_exception;
 use super::kept_over_steps::{Kept, inputs, is_freed_by_backward, is_of_forward, notable};
 use super::model_calls::{ModelCall, born_in};
 use super::retained::keeps_most;
@@ -131,7 +132,8 @@ fn keeps_graph(device: &Device<'_>, kept: &Kept<'_>, saved: &HashSet<StackId>) -
 fn holder_of_graph<'h>(held: &Held<'h>, kept: &Kept<'_>) -> Option<&'h HeldBy> {
     let of_block = |(index, _): &(u32, Allocation)| held.first(*index as usize);
     let is_of_variable = |holder: &&HeldBy| {
-        holder.kind == HolderKind::Saved && !holder.library && matches!(holder.root.as_str(), "local" | "global")
+        let is_variable = matches!(holder.root.as_str(), "local" | "global") && !is_of_exception(holder);
+        holder.kind == HolderKind::Saved && !holder.library && is_variable
     };
     let saved: Vec<&HeldBy> = kept.blocks.iter().filter_map(of_block).filter(is_of_variable).collect();
     saved.first().copied().filter(|_| saved.len() * 2 > kept.blocks.len())

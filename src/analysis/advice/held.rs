@@ -159,7 +159,7 @@ fn place(holder: &HeldBy) -> String {
     if holder.module.is_empty() { path.split('[').next().unwrap_or(&path).to_owned() } else { path }
 }
 
-fn is_of_exception(holder: &HeldBy) -> bool {
+pub(super) fn is_of_exception(holder: &HeldBy) -> bool {
     holder.root == "exception" || holder.path.contains(".__traceback__")
 }
 

@@ -38,6 +38,8 @@ mod master_gradients;
 mod model_calls;
 mod model_functions;
 mod moved_gradients;
+mod one_hot;
+mod pairs;
 mod release_cache;
 mod replaced;
 mod rescue;

@@ -8,8 +8,9 @@ use super::{
     Finding, abandoned, activations_in_place, attention_matrix, cast_copies, dataloader_prefetch, detached,
     duplicate_model, expressions, flat_gradients, foreach_temporaries, fp32_logits, frozen, frozen_model, grads_kept,
     grads_zeroed, graph_pools, growing, held, inference_cache, kept_outputs, kept_over_steps, kv_cache_growth,
-    last_logits, master_copies, master_gradients, moved_gradients, release_cache, replaced, second_optimizer,
-    several_graphs, side_stream, temporaries, varying_lengths, whole_copies, without_backward, zero_grad_late,
+    last_logits, master_copies, master_gradients, moved_gradients, one_hot, pairs, release_cache, replaced,
+    second_optimizer, several_graphs, side_stream, temporaries, varying_lengths, whole_copies, without_backward,
+    zero_grad_late,
 };
 use crate::facts::device::Device;
 use crate::model::HOST_DEVICE;
@@ -158,6 +159,10 @@ rules! {
         { must_lower_allocated: true, is_reserved_uncertain: true } [Categories fp32_logits] ["fp32_logits.rs"],
     LastLogits "last_logits" "Logits of all tokens, where those of the last one are read."
         { must_lower_allocated: true } [Calls last_logits] ["last_logits.rs"],
+    PairwiseDifferences "pairwise_differences" "All pairs of rows are compared element by element."
+        { must_lower_allocated: true } [Categories pairs] ["pairs.rs"],
+    OneHot "one_hot" "One-hot rows that select rows of a matrix."
+        { must_lower_allocated: true } [Categories one_hot] ["one_hot.rs"],
     DataloaderPrefetchGpu "dataloader_prefetch_gpu" "Batches on the device long before they are needed."
         {} [Categories dataloader_prefetch] ["dataloader_prefetch.rs"],
     SideStreamStranding "side_stream_stranding" "Memory reserved for a second stream that the first cannot use."
