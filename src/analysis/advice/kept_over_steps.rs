@@ -26,6 +26,8 @@ pub(super) const SMALL: u64 = 16;
 /// Least number of blocks of one line that are live at once if they are collected.
 pub(super) const LEAST_COLLECTED: usize = 4;
 pub(super) const LONGEST_LINE: usize = 64;
+/// How many blocks after a cache are searched for later versions of it.
+const LOOKED_AT: usize = 2048;
 
 /// The blocks that one call keeps over two more calls.
 pub(super) struct Kept<'c> {
@@ -136,16 +138,16 @@ fn graph_of_intermediates(device: &Device<'_>, of_line: &[&ModelCall], kept: &[K
 
 /// Whether a forward pass allocated a block, rather than the model or the optimizer.
 pub(super) fn is_of_forward(device: &Device<'_>, index: u32, made: &Allocation) -> bool {
-    let is_other = matches!(
-        device.categories().get(index as usize).category,
+    let is_other = match device.categories().get(index as usize).category {
         Category::Parameter
-            | Category::Gradient
-            | Category::OptimizerState
-            | Category::ModelState
-            | Category::KvCache
-            | Category::Workspace
-            | Category::Communication
-    );
+        | Category::Gradient
+        | Category::OptimizerState
+        | Category::ModelState
+        | Category::Workspace
+        | Category::Communication => true,
+        Category::KvCache => !is_superseded(device, index, made),
+        _ => false,
+    };
     let stack = device.track.stack_of(index as usize);
     let role = device.roles().role(stack);
     let is_result = match device.phases().at(made.born) {
@@ -157,6 +159,28 @@ pub(super) fn is_of_forward(device: &Device<'_>, index: u32, made: &Allocation) 
     let is_forward = role == Role::Module || role == Role::Plain && is_result;
     // Blocks that a later backward pass frees were kept for it: several forward passes may precede one backward pass.
     !is_other && is_forward && !is_freed_by_backward(device, made) && stack != StackId::EMPTY
+}
+
+/// Whether a cache is live beside three later versions, each of which is longer by as much: nothing reads it any more.
+fn is_superseded(device: &Device<'_>, index: u32, made: &Allocation) -> bool {
+    let stack = device.track.stack_of(index as usize);
+    let behind =
+        (index as usize + 1..).take(LOOKED_AT).map_while(|other| Some((other, device.track.allocation(other)?)));
+    let later = behind
+        .take_while(|(_, next)| next.born < made.freed)
+        .filter(|&(other, _)| device.track.stack_of(other) == stack);
+    let mut last = made.requested;
+    let mut growth = Vec::new();
+    for (_, next) in later {
+        if next.requested != last {
+            growth.push(next.requested.checked_sub(last));
+            last = next.requested;
+        }
+        if let [first, second, third] = growth[..] {
+            return first.is_some() && first == second && second == third;
+        }
+    }
+    false
 }
 
 pub(super) fn is_freed_by_backward(device: &Device<'_>, made: &Allocation) -> bool {
