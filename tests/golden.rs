@@ -499,8 +499,8 @@ fn pipes_get_the_rendering_of_the_library() {
         ("multi_gpu", Question::Each("step", 1), &["peak", "--each", "step"]),
         ("annotated", Question::Info, &["info"]),
         ("fragmented", Question::OverTime, &["fragmentation", "--over-time"]),
-        ("oom", Question::Oom(GroupBy::Stack), &["oom", "--by", "stack"]),
-        ("leak_slow", Question::Leaks, &["leaks"]),
+        ("oom", Question::Oom(GroupBy::Stack), &["oom", "--by", "stack", "--top", "10"]),
+        ("leak_slow", Question::Leaks, &["leaks", "--top", "20"]),
         ("multi_gpu", Question::Diff(GroupBy::Stack), &["diff", GPT_TRAIN, "--by", "stack"]),
         ("resnet_train", Question::Checkpoint, &["checkpoint"]),
     ] {

@@ -44,8 +44,9 @@ pub(crate) fn document(source: Source<'_>, report: &TriageReport) -> Document {
     document.notes(words::outside(first));
     if !words::is_negligible(first) {
         categories(&mut document, &first.categories);
+        let most = if first.failure.is_some() { SITES_OF_FAILED } else { usize::MAX };
+        sites(&mut document, &first.peak.attribution, most);
     }
-    sites(&mut document, &first.peak.attribution, if first.failure.is_some() { SITES_OF_FAILED } else { usize::MAX });
     let others = || report.devices.iter().filter(|device| device.peak.device != first.peak.device);
     // The verdict names those that differ most.
     let is_named = |device: &DeviceTriage| {

@@ -33,13 +33,13 @@ impl Line {
 /// The verdict on a device, in a sentence without a full stop.
 pub(crate) fn verdict(device: &DeviceTriage) -> String {
     let peak = &device.peak;
+    if is_negligible(device) {
+        let most = signed(peak.at.get(Metric::Allocated));
+        return format!("No GPU memory was recorded, and next to no CPU memory: {most} at its peak");
+    }
     let during = during(device);
     let mut text = match &device.failure {
         Some(failure) => format!("Out of memory{during}{}: {}", first_of(failure), failed(failure)),
-        None if is_negligible(device) => {
-            let most = signed(peak.at.get(Metric::Allocated));
-            format!("No GPU memory was recorded, and next to no CPU memory: {most} at its peak")
-        }
         // That there is no history is a note.
         None if peak.completeness.no_entries => {
             format!("{} is allocated at dump time", signed(peak.at.get(Metric::Allocated)))
