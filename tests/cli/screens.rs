@@ -1,7 +1,7 @@
 //! Answers that fit a terminal, and what `--all` adds; that text and picture show the same instant; and verdicts of first screens.
 #![cfg(feature = "cli")]
 
-use crate::support::{fixture, memviz, memviz_reading, open, read_text, skipped, stranger};
+use crate::support::{fixture, memviz, memviz_reading, open, skipped, stranger};
 use memviz::analysis::advice::Simulate;
 use memviz::analysis::fragmentation::FragmentationOptions;
 use memviz::analysis::leaks::LeakOptions;
@@ -49,7 +49,9 @@ fn answers_fit_a_screen_and_all_shows_the_rest() {
 fn rows(text: &str, title: &str) -> Vec<(f64, String)> {
     let table = text.split(title).nth(1).unwrap_or_else(|| panic!("{title}\n{text}"));
     let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    lines.map_while(|words| Some((words.first()?.parse().ok()?, (*words.get(1)?).to_owned()))).collect()
+    lines
+        .map_while(|words| Some((words.first()?.trim_start_matches('<').parse().ok()?, (*words.get(1)?).to_owned())))
+        .collect()
 }
 
 #[test]

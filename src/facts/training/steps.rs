@@ -8,6 +8,7 @@ use crate::facts::time::annotations::{AnnotationRange, Annotations};
 use crate::facts::training::{CallPaths, Phase, Phases, Roles};
 use crate::model::{Snapshot, StrId, Strings};
 use crate::replay::{Instant, Track};
+use crate::sorting::SortRows;
 use indexmap::IndexMap;
 use regex_lite::Regex;
 use std::borrow::Cow;
@@ -186,7 +187,7 @@ impl Named {
                 over = range.end_us;
             }
         }
-        ranges.sort_by_key(|&(_, end, _)| end);
+        ranges.sort_rows_by_key(|&(_, end, _)| end);
         Self { ranges, source }
     }
 
@@ -255,7 +256,7 @@ impl Steps {
         strings: &Strings,
     ) -> Self {
         // Times of a damaged file can go back.
-        ranges.sort_by_key(|&(_, end, _)| end);
+        ranges.sort_rows_by_key(|&(_, end, _)| end);
         let idle = ranges.iter().filter(|(start, end, _)| start == end).count();
         let is_numbered = |&id: &StrId| strings.get(id).ends_with(|last: char| last.is_ascii_digit());
         let ids: HashSet<StrId> = ranges.iter().map(|&(_, _, name)| name).filter(is_numbered).collect();

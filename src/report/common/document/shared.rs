@@ -61,8 +61,8 @@ pub(crate) fn shortened(table: &mut Table, rows: &[Row], total: Option<u64>, mos
     table.rows[most..].iter_mut().for_each(|row| row.reader = Reader::OfAll);
     let others = &rows[most..];
     let bytes = others.iter().map(|row| row.bytes).fold(0, u64::wrapping_add);
-    let [bytes, share] = total
-        .map_or_else(Default::default, |total| [Cell::size(bytes), format!("{:.1}%", percent(bytes, total)).into()]);
+    let cells = |total| [Cell::size(bytes), format!("{:.1}%", percent(bytes, total)).into()];
+    let [bytes, share] = total.map(cells).unwrap_or_default();
     let label = Cell::from(more_rows(others.len())).toned(Tone::Dim);
     table.row([bytes, share, Cell::default(), Cell::default()], label).reader = Reader::OfScreen;
 }
