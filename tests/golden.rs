@@ -173,6 +173,7 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("lookalike.infer.leaks.txt", "fixtures/lookalike/infer.pickle.gz", &["leaks"]),
     ("lookalike.infer.checkpoint.txt", "fixtures/lookalike/infer.pickle.gz", &["checkpoint"]),
     ("leak.leaks.txt", "leak", &["leaks", "--capacity", "80GiB"]),
+    ("leak.leaks.all.txt", "leak", &["leaks", "--all"]),
     ("leak.leaks.json", "leak", &["leaks", "--capacity", "80GiB", "--top", "2", "--format", "json"]),
     ("leak.leaks.csv", "leak", &["leaks", "--format", "csv"]),
     ("leak.leaks.md", "leak", &["leaks", "--capacity", "80GiB", "--format", "markdown"]),
@@ -253,6 +254,7 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("tiny.fragmentation.csv", "tiny", &["fragmentation", "--at", "end", "--format", "csv"]),
     ("tiny.fragmentation.md", "tiny", &["fragmentation", "--at", "end", "--format", "markdown"]),
     ("fragmented.fragmentation.txt", "fragmented", &["fragmentation", "--at", "oom"]),
+    ("fragmented.fragmentation.all.txt", "fragmented", &["fragmentation", "--all"]),
     ("fragmented.stack.txt", "fragmented", &["fragmentation", "--at", "oom", "--by", "stack", "--top", "2"]),
     ("fragmented.over_time.txt", "fragmented", &["fragmentation", "--over-time"]),
     ("fragmented.over_time.csv", "fragmented", &["fragmentation", "--over-time", "--points", "5", "--format", "csv"]),
@@ -276,6 +278,7 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
         &["fragmentation", "--at", "entry:9"],
     ),
     ("fragmented.oom.txt", "fragmented", &["oom"]),
+    ("fragmented.oom.all.txt", "fragmented", &["oom", "--all"]),
     ("fragmented.oom.json", "fragmented", &["oom", "--top", "2", "--format", "json"]),
     ("fragmented.oom.csv", "fragmented", &["oom", "--format", "csv"]),
     ("fragmented.oom.md", "fragmented", &["oom", "--top", "5", "--format", "markdown"]),
@@ -496,8 +499,8 @@ fn pipes_get_the_rendering_of_the_library() {
         ("multi_gpu", Question::Each("step", 1), &["peak", "--each", "step"]),
         ("annotated", Question::Info, &["info"]),
         ("fragmented", Question::OverTime, &["fragmentation", "--over-time"]),
-        ("oom", Question::Oom(GroupBy::Stack), &["oom", "--by", "stack"]),
-        ("leak_slow", Question::Leaks, &["leaks"]),
+        ("oom", Question::Oom(GroupBy::Stack), &["oom", "--by", "stack", "--top", "10"]),
+        ("leak_slow", Question::Leaks, &["leaks", "--top", "20"]),
         ("multi_gpu", Question::Diff(GroupBy::Stack), &["diff", GPT_TRAIN, "--by", "stack"]),
         ("resnet_train", Question::Checkpoint, &["checkpoint"]),
     ] {
@@ -601,7 +604,7 @@ fn render(recording: &Recording, path: &str, question: Question, widths: &[Optio
     let texts = |write: &dyn Fn(&TextStyle, &mut Vec<u8>)| -> Vec<String> {
         let text = |&width| {
             let mut out = Vec::new();
-            write(&TextStyle { width, color: false, advice: true, ..TextStyle::default() }, &mut out);
+            write(&TextStyle { width, advice: true, all: true, ..TextStyle::default() }, &mut out);
             String::from_utf8(out).unwrap()
         };
         widths.iter().map(text).collect()

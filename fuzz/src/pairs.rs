@@ -24,7 +24,7 @@ pub struct Plan {
 }
 
 const PATHS: [&str; 2] = ["rank0.pickle", "rank1.pickle"];
-const STYLE: TextStyle = TextStyle { width: Some(80), color: false, advice: true, program: None };
+const STYLE: TextStyle = TextStyle { width: Some(80), color: false, advice: true, program: None, all: false };
 
 /// Compares them.
 ///

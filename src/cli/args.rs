@@ -8,6 +8,7 @@ use crate::input::collect::only_recording;
 use crate::input::{Limits, ReadOptions};
 use crate::model::View;
 use crate::model::bytes::Bytes;
+use crate::report::AnswerFormat;
 use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use regex_lite::Regex;
@@ -29,6 +30,11 @@ fn check_regex(text: &str) -> Result<String, String> {
 pub fn one_of(groups: &'static [GroupBy]) -> impl TypedValueParser<Value = GroupBy> {
     PossibleValuesParser::new(groups.iter().filter_map(ValueEnum::to_possible_value))
         .try_map(|name| GroupBy::from_str(&name, false))
+}
+
+/// The number of rows in an answer: as many as the user wants, or `most` in Markdown, or all of them, which text cuts to a screen.
+pub fn rows(wanted: Option<usize>, all: bool, format: AnswerFormat, most: usize) -> Option<usize> {
+    wanted.or((format == AnswerFormat::Markdown && !all).then_some(most))
 }
 
 /// Parses an input: replaces a folder with one recording by that recording.
@@ -59,7 +65,7 @@ impl FilterArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Stacks")]
 pub struct FrameArgs {
-    /// Also show C++ frames, and those of the allocator and interpreter
+    /// Also show C++ frames, `_call_impl` of modules, and frames of the allocator and interpreter
     #[arg(long)]
     all_frames: bool,
 }

@@ -18,7 +18,13 @@ pub fn style(args: &SharedArgs) -> TextStyle {
         Color::Never => false,
         Color::Auto => to_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
     };
-    TextStyle { width: to_terminal.then(terminal_width).flatten(), color, advice: !args.quiet, program: program() }
+    TextStyle {
+        width: to_terminal.then(terminal_width).flatten(),
+        color,
+        advice: !args.quiet,
+        program: program(),
+        all: false,
+    }
 }
 
 /// How memviz was called, if that is a path to a folder where a shell does not look for programs.

@@ -30,6 +30,7 @@ mod output;
 mod ranks;
 mod recommended;
 mod rehearse;
+mod screens;
 mod shell;
 mod strangers;
 #[path = "../support/mod.rs"]

@@ -6,9 +6,8 @@ use serde_json::{Value, json};
 use std::fs;
 use tempfile::TempDir;
 
-/// Lines on a screen with three things to change and how to record more, without notes about an incomplete or contradictory
-/// recording.
-const SCREEN: usize = 32;
+/// Lines on a screen with three things to change and five commands, without notes about an incomplete or contradictory recording.
+const SCREEN: usize = 34;
 const TRACE: &str = "fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz";
 
 #[test]

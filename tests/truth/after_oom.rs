@@ -1,6 +1,6 @@
 //! What memviz says after a failed request, compared with the same programs on devices that are large enough.
 
-use crate::support::{assert_none, corpus, open, read_text};
+use crate::support::{assert_none, corpus, names, open, read_text};
 use memviz::analysis::advice::{Measure, Simulate};
 use memviz::analysis::fit::plans_beside;
 use memviz::analysis::oom::OomOptions;
@@ -100,6 +100,39 @@ fn a_run_with_another_batch_bounds_the_failed_one() {
     }
 }
 
+/// What `memviz FILE` prints on a terminal.
+fn first_screen(path: &str) -> String {
+    let recording = open(path);
+    let report = recording.triage(&TriageOptions::default()).unwrap();
+    let style = TextStyle { width: Some(SCREEN.1), advice: true, ..TextStyle::default() };
+    let mut text = Vec::new();
+    report.text(Source { path, recording: &recording }, style, &mut text).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+/// Whoever recorded it, and however long its path is.
+#[test]
+fn the_first_screen_of_every_failure_fits_a_terminal() {
+    if corpus().is_none() {
+        return;
+    }
+    let in_folder = |root: &str, prefix: &str| {
+        let names = names(root).into_iter().filter(|name| name.starts_with(prefix));
+        names.map(|name| format!("{root}/{name}/snapshot.pickle.gz")).collect::<Vec<_>>()
+    };
+    let families = in_folder(MORE_FAMILIES, "oom_").into_iter().filter(|path| !path.contains("_p"));
+    let corpus = ["oom", "fragmented"].into_iter().flat_map(|prefix| in_folder("../shared/corpus", prefix));
+    let real = ["Constructor-Sun-memory_snapshot.pickle.gz"].map(|name| format!("../shared/real/{name}"));
+    let mut problems = Vec::new();
+    for path in families.chain(corpus).chain(real).filter(|path| Path::new(path).exists()) {
+        let text = first_screen(&path);
+        if text.starts_with("Out of memory") && text.lines().count() > SCREEN.0 {
+            problems.push(format!("{path}: {} lines\n{text}", text.lines().count()));
+        }
+    }
+    assert_none(&problems);
+}
+
 /// A first screen names the fixes, each with what it does for the request, and fits a terminal.
 #[test]
 fn the_first_screen_answers_whether_it_fits() {
@@ -109,10 +142,7 @@ fn the_first_screen_answers_whether_it_fits() {
         let report = recording.triage(&TriageOptions::default()).unwrap();
         let rescue = report.devices[report.first].rescue.as_ref().unwrap_or_else(|| panic!("{name}: no answer"));
         assert!(rescue.need.low > 0, "{name}");
-        let mut text = Vec::new();
-        let style = TextStyle { width: Some(SCREEN.1), color: false, advice: true, ..TextStyle::default() };
-        report.text(Source { path: "snapshot.pickle", recording: &recording }, style, &mut text).unwrap();
-        let text = String::from_utf8(text).unwrap();
+        let text = first_screen(&path);
         assert!(text.lines().count() <= SCREEN.0, "{name}: {} lines\n{text}", text.lines().count());
         // What to do, not the names that `memviz simulate` takes.
         let names = ["optimizer:", "chunk-loss:", ":every="];

@@ -138,6 +138,7 @@ class FragmentationOptions(TypedDict, total=False):
         | None
     )
     top: int | None
+    all: bool
     include: Value | Sequence[str | int] | None
     exclude: Value | Sequence[str | int] | None
     no_infer: bool
@@ -178,6 +179,7 @@ class OomOptions(TypedDict, total=False):
         | None
     )
     top: int | None
+    all: bool
     include: Value | Sequence[str | int] | None
     exclude: Value | Sequence[str | int] | None
     no_infer: bool
@@ -201,6 +203,7 @@ class LeaksOptions(TypedDict, total=False):
     steps: Value | None
     capacity: Value | None
     top: int | None
+    all: bool
     include: Value | Sequence[str | int] | None
     exclude: Value | Sequence[str | int] | None
     no_infer: bool

@@ -1879,8 +1879,8 @@ class FitSearch:
     cut: bool
     """Whether there are more combinations, for which the recording is too long."""
 
-    fits: bool
-    """Whether it fits unchanged."""
+    fits: bool | None
+    """Whether it fits unchanged; null if that is unknown, because there is no simulation and no bound decides."""
 
     forward_us: int | None
     """Mean CPU time of a forward pass in microseconds; null if unknown."""

@@ -109,6 +109,13 @@ pub struct Advice {
     pub alternatives: Vec<Alternative>,
 }
 
+impl Advice {
+    /// Whether `memviz fix` may write this change, or an alternative to it, as a diff.
+    pub fn is_mechanical(&self) -> bool {
+        self.rewrite.is_some() || self.alternatives.iter().any(|other| other.rewrite.is_some())
+    }
+}
+
 /// Another change that fixes a mistake.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alternative {

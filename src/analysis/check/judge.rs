@@ -16,6 +16,7 @@ use crate::facts::doubts::{self, Doubt, Leaves};
 use crate::facts::grouping::attribution::{Attribution, Row, grouped_rows};
 use crate::facts::grouping::filter::{Filter, matching_stacks};
 use crate::facts::grouping::{GroupBy, Grouper, Inference, Key};
+use crate::facts::time::when::When;
 use crate::model::percent::Percent;
 use crate::model::{Action, DeviceId, Format, Snapshot};
 use crate::replay::{Instant, Metric};
@@ -229,7 +230,11 @@ impl<'d, 'a> Judge<'d, 'a> {
     }
 
     fn fragmented(&self, device: &Device<'_>) -> Result<DeviceFragmentation, Doubt> {
-        let options = FragmentationOptions { devices: vec![device.id()], ..FragmentationOptions::default() };
+        let options = FragmentationOptions {
+            at: Some(When::Peak),
+            devices: vec![device.id()],
+            ..FragmentationOptions::default()
+        };
         let report = FragmentationReport::of(self.recording, &options);
         let report = report.map_err(|error| Doubt::Refused(error.to_string()))?;
         report.devices.into_iter().next().ok_or(Doubt::NothingRecorded)

@@ -163,7 +163,7 @@ impl FixReport {
             .filter_map(|(change, saving, rewrite)| Some((change, saving, rewrite?)))
             .peekable();
         if ways.peek().is_none() {
-            return Err("memviz writes no diff for this fix".to_owned());
+            return Err(by_hand(advice).to_owned());
         }
         let line = advice.line.as_ref().ok_or("expected a line of code, found none in the recording")?;
         let file = read(&line.file)?;
@@ -197,6 +197,17 @@ impl FixReport {
         }
         known.extend(changes);
         Ok(())
+    }
+}
+
+/// Why a fix has no edit, and what to do instead.
+fn by_hand(advice: &Advice) -> &'static str {
+    match advice.kind {
+        RuleKind::FragmentationVarlen => "set it in the environment of the program: it is not part of the source code",
+        _ if advice.code.is_empty() => "make it by hand: what to edit depends on more of the program than this line",
+        _ => {
+            "make it by hand, with the lines of code below: where they go depends on more of the program than this line"
+        }
     }
 }
 

@@ -14,8 +14,8 @@ use crate::facts::segments::layout::{Layout, SegmentLayout, segment_type};
 use crate::facts::segments::pinning::Pinning;
 use crate::facts::time::moment::Moment;
 use crate::facts::time::when::{Purpose, When};
-use crate::model::{DeviceId, PoolId, SegmentType};
-use crate::replay::{Anomalies, Completeness, Counters, Instant, Metric};
+use crate::model::{Action, DeviceId, PoolId, SegmentType};
+use crate::replay::{Anomalies, Completeness, Counters, Metric};
 use crate::simulation::SettingsAdvice;
 use crate::sorting::SortRows;
 use indexmap::IndexMap;
@@ -29,7 +29,7 @@ options! {
     #[derive(Clone, Debug, Default)]
     #[non_exhaustive]
     pub struct FragmentationOptions {
-        /// The instant; if `None`, the peak of allocated bytes.
+        /// The instant; if `None`, the first failed request, or else the instant with the most inactive memory.
         pub at: Option<When>,
         /// What rows of non-releasable memory represent.
         pub by: GroupBy,
@@ -45,6 +45,13 @@ options! {
         /// Devices wanted; empty for all.
         pub devices: Vec<DeviceId>,
     }
+}
+
+/// The instant that an answer shows if none is requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chosen {
+    Failure,
+    MostInactive,
 }
 
 /// Segments whose free blocks can serve the same requests: the allocator keeps these groups separate.
@@ -90,6 +97,8 @@ pub struct DeviceFragmentation {
     /// Device, -1 for pinned host memory.
     pub device: DeviceId,
     pub moment: Moment,
+    /// Why this instant, if none was requested; `None` also if nothing is ever inactive.
+    pub chosen: Option<Chosen>,
     /// Whether this is the peak of allocated bytes.
     pub is_peak: bool,
     pub entries: u32,
@@ -147,7 +156,15 @@ impl DeviceFragmentation {
         let (track, history) = (device.track, device.history());
         let metric = Metric::Allocated;
         let peak = history.maxima[metric as usize].instant;
-        let instant = instant(device, options.at.as_ref())?;
+        let most = most_inactive(track, 1).first().copied().unwrap_or_default();
+        let (instant, chosen) = match &options.at {
+            Some(when) => (device.instant(when, metric, Purpose::At)?, None),
+            None if track.count_of(Action::Oom) > 0 => {
+                (device.instant(&When::Oom, metric, Purpose::At)?, Some(Chosen::Failure))
+            }
+            None if most.instant > 0 => (most.instant, Some(Chosen::MostInactive)),
+            None => (peak, None),
+        };
         let layout = Layout::at(track, instant);
         let grouper = Grouper::new(device, device.deep_sites(), &options.filter, options.by).inferring(
             device,
@@ -159,7 +176,6 @@ impl DeviceFragmentation {
             pinning.keep_top(top, options.by.is_inclusive());
         }
         let points = options.points.map(|points| affordable(history, points));
-        let most = most_inactive(track, 1);
         let stray_bytes =
             layout.stray.iter().fold(0, |sum: u64, &index| sum.wrapping_add(history.allocations[index].size));
         let segments = layout.segments.iter().map(|segment| SegmentFragmentation {
@@ -173,6 +189,7 @@ impl DeviceFragmentation {
         Ok(Self {
             device: device.id(),
             moment: Moment::of(track, device.annotations(), instant),
+            chosen,
             is_peak: instant == peak && !history.completeness.no_entries,
             entries: history.entries(),
             figures,
@@ -183,7 +200,7 @@ impl DeviceFragmentation {
             by: options.by,
             pinning,
             segments: segments.collect(),
-            most_inactive: most.first().copied().unwrap_or_default(),
+            most_inactive: most,
             over_time: points.map(|points| over_time(track, device.annotations(), points)),
             settings: if is_simulated { SettingsAdvice::at(device, instant, figures.reserved) } else { None },
             fewer_points: points.filter(|_| points != options.points),
@@ -200,15 +217,11 @@ impl DeviceFragmentation {
 /// side stream or pool can use: only these figures of a [`FragmentationReport`].
 pub(crate) fn idle(device: &Device<'_>, at: Option<&When>) -> Result<(Figures, Option<Stranded>)> {
     require_segments(device.snapshot())?;
-    let instant = instant(device, at)?;
-    let layout = Layout::at(device.track, instant);
-    Ok((Figures::of(device.history(), &layout), Stranded::of(device, &pools(device, &layout))))
-}
-
-fn instant(device: &Device<'_>, at: Option<&When>) -> Result<Instant> {
     let metric = Metric::Allocated;
     let peak = device.history().maxima[metric as usize].instant;
-    at.map_or(Ok(peak), |when| device.instant(when, metric, Purpose::At))
+    let instant = at.map_or(Ok(peak), |when| device.instant(when, metric, Purpose::At))?;
+    let layout = Layout::at(device.track, instant);
+    Ok((Figures::of(device.history(), &layout), Stranded::of(device, &pools(device, &layout))))
 }
 
 /// The segments, grouped by the properties by which the allocator separates them.

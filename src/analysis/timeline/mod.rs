@@ -95,6 +95,8 @@ pub struct Run {
     pub shown: (i64, i64),
     /// The step that is shown large, counted from 1; `None` for what follows the last step.
     pub step: Option<usize>,
+    /// What that step is called, or the last one.
+    pub name: String,
     pub steps: Vec<i64>,
     pub ooms: Vec<OomMark>,
     pub peak: i64,
@@ -250,7 +252,7 @@ impl<'d, 'a> Asked<'d, 'a> {
             let categories = options.has_categories().then(|| device.categories());
             bands::bands(&grouper, categories.map(|all| (all, &leaks)), &instants, (metric, peak.instant), top)
         };
-        let run = || focus.as_ref().map(|focus| run(track, &peak, focus, (whole, &own), &axis, options.columns));
+        let run = || focus.as_ref().map(|focus| run(device, &peak, focus, (whole, &own), &axis, options.columns));
         let (mut bands, run) = parallel::join(bands, run);
         if options.inactive {
             bands.insert(0, bands::inactive(&columns, &peak.at));
@@ -264,13 +266,14 @@ impl<'d, 'a> Asked<'d, 'a> {
 }
 
 fn run(
-    track: Track<'_>,
+    device: &Device<'_>,
     peak: &DevicePeak,
     focus: &Focus,
     (whole, own): (&Scale, &Scale),
     shown: &Axis,
     columns: usize,
 ) -> Run {
+    let track = device.track;
     let axis = whole.axis(columns.max(1));
     let window = (0, track.entries());
     let Sampled { columns, ooms } = Sampled::of(track, peak.metric, whole, &axis, window);
@@ -280,6 +283,7 @@ fn run(
         ooms,
         shown: shown.range(),
         step: focus.step,
+        name: device.steps().map(|steps| steps.name(focus.step.unwrap_or(steps.len()))).unwrap_or_default(),
         steps: focus.span.ends.iter().take(focus.span.known).map(|&end| x(end)).collect(),
         peak: x(peak.maxima[peak.metric as usize].instant),
         axis,

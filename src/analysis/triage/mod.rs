@@ -63,6 +63,8 @@ pub struct DeviceTriage {
     pub device_bytes: Option<u64>,
     /// What the program was doing, as far as the recording shows.
     pub during: During,
+    /// What is left behind between the ends of two steps, if steps leave something behind.
+    pub left_behind: Option<LeftBehind>,
     /// Whether forward and backward passes were found.
     pub has_phases: bool,
     pub findings: Vec<Finding>,
@@ -132,6 +134,14 @@ pub struct During {
     pub phase: Option<Phase>,
     /// The step, counted from 1; `None` if steps are unknown, or the instant is after the last one.
     pub step: Option<usize>,
+}
+
+/// The steps after the first one and before that of the selected instant, and the instants between which they are, as commands
+/// name them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftBehind {
+    pub steps: [String; 2],
+    pub instants: [String; 2],
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -349,6 +359,7 @@ impl DeviceTriage {
             failure,
             ledger,
             device_bytes,
+            left_behind: LeftBehind::of(device, during, &findings),
             during,
             has_phases: [Phase::Forward, Phase::Backward]
                 .iter()
@@ -360,6 +371,15 @@ impl DeviceTriage {
             settings,
             nothing,
         })
+    }
+}
+
+impl LeftBehind {
+    fn of(device: &Device<'_>, during: During, findings: &[Finding]) -> Option<Self> {
+        let grows = findings.iter().any(|finding| matches!(finding, Finding::Growth { is_leak: true, .. }));
+        let last = during.step.filter(|&step| grows && step > 2)? - 1;
+        let steps = device.steps().ok()?;
+        Some(Self { steps: [2, last].map(|step| steps.name(step)), instants: [1, last].map(|step| steps.end(step)) })
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Run, examples};
 use crate::analysis::fragmentation::FragmentationOptions;
 use crate::analysis::peak::PeakOptions;
-use crate::cli::args::{CommonArgs, StackArgs, only_snapshots};
+use crate::cli::args::{CommonArgs, StackArgs, only_snapshots, rows};
 use crate::cli::format::RowsOrPicture;
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
@@ -13,12 +13,12 @@ use crate::facts::grouping::filter::Filter;
 use crate::facts::time::when::When;
 use crate::model::View;
 use crate::report::fragmentation::{self, BlockColor};
-use crate::report::{AnswerFormat, PictureFormat};
+use crate::report::{AnswerFormat, PictureFormat, TextStyle};
 use clap::Args;
 
 /// Show how much reserved memory is inactive, and which lines keep it reserved
 ///
-/// Shows the peak, another instant, or the whole history. `-o NAME.svg` draws the segments that have free blocks.
+/// Shows one instant, or the whole history. `-o NAME.svg` draws the segments that have free blocks.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz fragmentation snapshot.pickle --at oom", "which lines keep free memory reserved"),
@@ -28,7 +28,7 @@ use clap::Args;
 pub struct Fragmentation {
     /// Instant to show: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
     ///
-    /// The default is the peak of allocated memory; for a picture, the OOM, or else the instant with the most inactive memory.
+    /// The default is the first OOM, or else the instant with the most inactive memory.
     #[arg(long, value_name = "WHEN", conflicts_with = "over_time")]
     at: Option<When>,
     /// Show the whole history instead of one instant, with the most inactive bytes in each part of it
@@ -46,9 +46,12 @@ pub struct Fragmentation {
     by: Option<GroupBy>,
     /// Number of rows or colors for --by; the rest are summed into one
     ///
-    /// The default is 20 in text and Markdown, and all in JSON and CSV.
+    /// The default is what fits a screen in text, 20 in Markdown, and all in JSON and CSV.
     #[arg(long, value_name = "N")]
     top: Option<usize>,
+    /// Show all rows and sections in text, instead of what fits a screen
+    #[arg(long)]
+    all: bool,
     /// Output format [default: from the output file's extension, else text]
     #[arg(long, value_enum)]
     format: Option<RowsOrPicture>,
@@ -58,7 +61,7 @@ pub struct Fragmentation {
     common: CommonArgs,
 }
 
-/// Default number of rows of non-releasable memory for people; other programs get all.
+/// Default number of rows of non-releasable memory in Markdown; other programs get all.
 const DEFAULT_TOP: usize = 20;
 /// Colors of the picture.
 const DEFAULT_COLORS: usize = 10;
@@ -83,14 +86,14 @@ fn tell(args: &Fragmentation, format: AnswerFormat, filter: Filter) -> Result<Ou
     let options = FragmentationOptions {
         at: args.at.clone(),
         by: args.by.unwrap_or_default(),
-        top: args.top.or(for_people.then_some(DEFAULT_TOP)),
+        top: rows(args.top, args.all, format, DEFAULT_TOP),
         filter,
         inference: (&args.stacks.infer).into(),
         points: args.over_time.then_some(points),
         simulate: true,
         devices: args.common.devices(),
     };
-    let style = output::style(&args.common);
+    let style = TextStyle { all: args.all || args.top.is_some(), ..output::style(&args.common) };
     let view = args.common.view_by(options.by)?;
     with_view(&args.common, View { fold: args.stacks.frames.fold(for_people), ..view }, |recording| {
         let mut report = recording.fragmentation(&options)?;

@@ -3,7 +3,7 @@
 use super::{Run, examples};
 use crate::analysis::advice::Simulate;
 use crate::analysis::leaks::LeakOptions;
-use crate::cli::args::{CommonArgs, StackArgs, one_of, parse_regex};
+use crate::cli::args::{CommonArgs, StackArgs, one_of, parse_regex, rows};
 use crate::cli::code_lines::SourceArgs;
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
@@ -11,7 +11,7 @@ use crate::cli::recording::{Reply, with_view};
 use crate::facts::grouping::GroupBy;
 use crate::model::View;
 use crate::model::bytes::Bytes;
-use crate::report::AnswerFormat;
+use crate::report::{AnswerFormat, TextStyle};
 use clap::Args;
 use regex_lite::Regex;
 
@@ -37,9 +37,12 @@ pub struct Leaks {
     capacity: Option<Bytes>,
     /// Number of rows
     ///
-    /// The default is 20 in text and Markdown, and all in JSON and CSV.
+    /// The default is what fits a screen in text, 20 in Markdown, and all in JSON and CSV.
     #[arg(long, value_name = "N")]
     top: Option<usize>,
+    /// Show all rows and sections in text, instead of what fits a screen
+    #[arg(long)]
+    all: bool,
     /// Output format [default: from the output file's extension, else text]
     #[arg(long, value_enum)]
     format: Option<AnswerFormat>,
@@ -53,7 +56,7 @@ pub struct Leaks {
 
 /// Groups in which each block is in exactly one.
 const GROUPS: [GroupBy; 4] = [GroupBy::Site, GroupBy::Stack, GroupBy::File, GroupBy::Module];
-/// Default number of rows for people; other programs get all.
+/// Default number of rows in Markdown; other programs get all.
 const DEFAULT_TOP: usize = 20;
 
 impl Run for Leaks {
@@ -65,13 +68,13 @@ impl Run for Leaks {
             capacity: self.capacity.map(|capacity| capacity.0),
             filter: self.stacks.filter.compile()?,
             inference: (&self.stacks.infer).into(),
-            top: self.top.or(format.is_for_people().then_some(DEFAULT_TOP)),
+            top: rows(self.top, self.all, format, DEFAULT_TOP),
             devices: self.common.devices(),
             cures: Some(Simulate::All),
             ..LeakOptions::default()
         }
         .cures_of_growth(format.is_for_people());
-        let style = output::style(&self.common);
+        let style = TextStyle { all: self.all || self.top.is_some(), ..output::style(&self.common) };
         let view = View { fold: self.stacks.frames.fold(format.is_for_people()), ..self.common.view_of_one() };
         with_view(&self.common, view, |recording| {
             let mut report = recording.leaks(&options)?;

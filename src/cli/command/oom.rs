@@ -3,14 +3,14 @@
 use super::{Run, examples};
 use crate::analysis::advice::Simulate;
 use crate::analysis::oom::OomOptions;
-use crate::cli::args::{CommonArgs, StackArgs};
+use crate::cli::args::{CommonArgs, StackArgs, rows};
 use crate::cli::code_lines::SourceArgs;
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
 use crate::cli::recording::{Reply, with_view};
 use crate::facts::grouping::GroupBy;
 use crate::model::View;
-use crate::report::AnswerFormat;
+use crate::report::{AnswerFormat, TextStyle};
 use clap::Args;
 
 /// Explain why requests failed, and what would have helped
@@ -27,9 +27,12 @@ pub struct Oom {
     by: GroupBy,
     /// Number of rows; the rest are summed into one row
     ///
-    /// The default is 10 in text and Markdown, and all in JSON.
+    /// The default is what fits a screen in text, 10 in Markdown, and all in JSON.
     #[arg(long, value_name = "N")]
     top: Option<usize>,
+    /// Show all rows and sections in text, instead of what fits a screen
+    #[arg(long)]
+    all: bool,
     /// Output format [default: from the output file's extension, else text]
     #[arg(long, value_enum)]
     format: Option<AnswerFormat>,
@@ -41,7 +44,7 @@ pub struct Oom {
     common: CommonArgs,
 }
 
-/// Default number of rows for people; other programs get all.
+/// Default number of rows in Markdown; other programs get all.
 const DEFAULT_TOP: usize = 10;
 
 impl Run for Oom {
@@ -49,7 +52,7 @@ impl Run for Oom {
         let format = output::format(&self.common, self.format)?;
         let options = OomOptions {
             by: self.by,
-            top: self.top.or(format.is_for_people().then_some(DEFAULT_TOP)),
+            top: rows(self.top, self.all, format, DEFAULT_TOP),
             filter: self.stacks.filter.compile()?,
             inference: (&self.stacks.infer).into(),
             devices: self.common.devices(),
@@ -58,7 +61,7 @@ impl Run for Oom {
             ..OomOptions::default()
         }
         .cures_of_failures(format.is_for_people());
-        let style = output::style(&self.common);
+        let style = TextStyle { all: self.all || self.top.is_some(), ..output::style(&self.common) };
         let view = View { fold: self.stacks.frames.fold(format.is_for_people()), ..self.common.view_by(self.by)? };
         with_view(&self.common, view, |recording| {
             let mut report = recording.oom(&options)?;

@@ -23,16 +23,16 @@ const FILES: &[&str] = &[
     "torch/utils/_contextlib.py",
 ];
 
+/// The file of `torch.nn.Module`, and its functions between a call of a module and the module's `forward`.
+const MODULE: &str = "torch/nn/modules/module.py";
+const MODULE_CALL: &[&str] = &["__call__", "_call_impl", "_slow_forward", "_wrapped_call_impl"];
+
 /// Functions that only pass calls on, in files with other functions.
 const FUNCTIONS: &[(&str, &str)] = &[
     ("accelerate/hooks.py", "new_forward"),
     ("torch/_inductor/codecache.py", "__call__"),
     ("torch/_inductor/utils.py", "run"),
-    ("torch/nn/modules/module.py", "__call__"),
-    ("torch/nn/modules/module.py", "_apply"),
-    ("torch/nn/modules/module.py", "_call_impl"),
-    ("torch/nn/modules/module.py", "_slow_forward"),
-    ("torch/nn/modules/module.py", "_wrapped_call_impl"),
+    (MODULE, "_apply"),
     ("torch/optim/optimizer.py", "_use_grad"),
 ];
 
@@ -55,6 +55,11 @@ const NATIVE: &[&str] = &[
     "torch::dynamo::",
 ];
 
+/// Whether a frame is of `torch.nn.Module`, between a call of a module and its `forward`. Its file is given by the path inside the package.
+pub(super) fn calls_forward(path: &str, name: &str) -> bool {
+    path == MODULE && MODULE_CALL.contains(&name)
+}
+
 /// Whether a frame only passes a call on. `has_python` says whether its stack has Python frames: next to those, C++ frames
 /// show how an operator works, not what called it.
 pub fn is_passed_through(kind: FrameKind, file: &str, name: &str, has_python: bool) -> bool {
@@ -72,7 +77,10 @@ pub fn is_passed_through(kind: FrameKind, file: &str, name: &str, has_python: bo
         }
         FrameKind::Torch | FrameKind::Package => {
             let path = installed_path(file).unwrap_or(file).replace('\\', "/");
-            DECORATORS.contains(&name) || FILES.contains(&path.as_str()) || FUNCTIONS.contains(&(path.as_str(), name))
+            calls_forward(&path, name)
+                || DECORATORS.contains(&name)
+                || FILES.contains(&path.as_str())
+                || FUNCTIONS.contains(&(path.as_str(), name))
         }
         _ => false,
     }

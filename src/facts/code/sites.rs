@@ -1,6 +1,7 @@
 //! One label per stack: the line of code that an allocation is attributed to.
 
 use super::frames::{FrameKind, dispatched_operator, has_line, installed_path, package, short_native_name};
+use super::passing::calls_forward;
 use crate::model::stacks::special;
 use crate::model::{Frame, FrameId, Snapshot, StackId, StrId, traceback};
 use std::collections::{HashMap, HashSet};
@@ -292,11 +293,17 @@ impl<'s> Sites<'s> {
         let is_shown = |&frame: &FrameId| match self.kind(frame) {
             FrameKind::Plumbing => false,
             FrameKind::Native => !python,
+            FrameKind::Torch => self.is_own(frame) || !self.calls_forward(frame),
             _ => true,
         };
         let shown: Vec<FrameId> = frames.iter().copied().filter(is_shown).collect();
         // A stack that consists only of plumbing is still a stack.
         if shown.is_empty() { frames.iter().copied().take(1).collect() } else { shown }
+    }
+
+    fn calls_forward(&self, id: FrameId) -> bool {
+        let frame = self.snapshot.stacks.frame(id);
+        frame.is_some_and(|frame| calls_forward(self.installed_path(id), self.snapshot.strings.get(frame.name)))
     }
 
     /// The frames of an allocation's stack as labels, innermost first, followed by those of the forward stack inferred for

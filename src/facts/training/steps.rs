@@ -6,11 +6,13 @@ use crate::facts::code::frames::FrameKind;
 use crate::facts::code::sites::Sites;
 use crate::facts::time::annotations::{AnnotationRange, Annotations};
 use crate::facts::training::{CallPaths, Phase, Phases, Roles};
-use crate::model::{Snapshot, StrId};
+use crate::model::{Snapshot, StrId, Strings};
 use crate::replay::{Instant, Track};
+use crate::sorting::SortRows;
 use indexmap::IndexMap;
 use regex_lite::Regex;
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// The steps of one device's history. A step extends from the end of the previous one (the first one from the start of the
 /// recording) to its own end, so everything between two annotations is part of the second one's step.
@@ -18,6 +20,8 @@ use std::borrow::Cow;
 pub struct Steps {
     /// The instant at which each step ends, in order.
     pub ends: Vec<Instant>,
+    /// The name of each step, if they have numbers of their own, each another one; otherwise empty.
+    names: Vec<String>,
     /// How they were found.
     pub source: StepSource,
     /// Annotated ranges that are named like steps but are not: they contain no backward pass although others do.
@@ -69,8 +73,8 @@ pub(crate) struct StepRule {
 /// Ranges that are named like steps.
 #[derive(Clone, Debug)]
 struct Named {
-    /// Start and end, in the order of their ends.
-    ranges: Vec<(i64, i64)>,
+    /// Start, end and name, in the order of their ends.
+    ranges: Vec<(i64, i64, StrId)>,
     source: StepSource,
 }
 
@@ -91,7 +95,8 @@ impl RequestedSteps {
     /// The steps of one device.
     pub(crate) fn steps(&self, track: Track<'_>) -> std::result::Result<Steps, NoSteps> {
         let Self(Named { ranges, source }) = self;
-        Ok(Steps::of_ranges(Times::of(track)?.instants(ranges).collect(), source.clone(), 0))
+        let ranges = Times::of(track)?.instants(ranges).collect();
+        Ok(Steps::of_ranges(ranges, source.clone(), 0, &track.snapshot.strings))
     }
 }
 
@@ -121,7 +126,9 @@ impl StepRule {
         let finder = IterationFinder { track, sites, roles, call_paths: &call_paths, phases };
         let optimizers = self.optimizer_steps(&times);
         let passes = finder.passes(&optimizers);
-        if let Some(steps) = self.named.as_ref().and_then(|named| named.steps(&times, phases, &passes)) {
+        if let Some(steps) =
+            self.named.as_ref().and_then(|named| named.steps(&times, phases, &passes, &track.snapshot.strings))
+        {
             return Ok(steps);
         }
         let iterations = match (finder.iterations(&passes), optimizers.last()) {
@@ -147,7 +154,10 @@ impl StepRule {
             Some(name) => StepSource::Annotations(track.snapshot.strings.get(name).to_owned()),
             None => StepSource::Inferred { kind: iterations.kind, site: site() },
         };
-        Ok(Steps { ends: in_order(iterations.ends), source, left_out: 0, idle: 0 })
+        let mut ends = iterations.ends;
+        // Times of a damaged file can go back.
+        ends.sort_unstable();
+        Ok(Steps { ends, names: Vec::new(), source, left_out: 0, idle: 0 })
     }
 
     /// The optimizer steps that PyTorch annotated and that ended during the recording.
@@ -171,25 +181,25 @@ impl Named {
                 continue;
             }
             if range.start_us == i64::MIN {
-                ranges.push((range.start_us, range.end_us));
+                ranges.push((range.start_us, range.end_us, range.name));
             } else if range.start_us >= over {
-                ranges.push((range.start_us, range.end_us));
+                ranges.push((range.start_us, range.end_us, range.name));
                 over = range.end_us;
             }
         }
-        ranges.sort_unstable_by_key(|&(_, end)| end);
+        ranges.sort_rows_by_key(|&(_, end, _)| end);
         Self { ranges, source }
     }
 
     /// The ranges that can be steps; `None` if the steps in the recording are elsewhere. If there are more ranges than
     /// backward passes, ranges without one are not steps.
-    fn steps(&self, times: &Times<'_>, phases: &Phases, passes: &[Pass]) -> Option<Steps> {
-        let ranges: Vec<(Instant, Instant)> = times.instants(&self.ranges).collect();
-        let trains = |&&(start, end): &&(Instant, Instant)| {
+    fn steps(&self, times: &Times<'_>, phases: &Phases, passes: &[Pass], strings: &Strings) -> Option<Steps> {
+        let ranges: Vec<(Instant, Instant, StrId)> = times.instants(&self.ranges).collect();
+        let trains = |&&(start, end, _): &&(Instant, Instant, StrId)| {
             let next = passes.partition_point(|pass| pass.entries.end <= start);
             passes.get(next).is_some_and(|pass| pass.entries.start < end)
         };
-        let has_forward = |&(start, end): &(Instant, Instant)| {
+        let has_forward = |&(start, end, _): &(Instant, Instant, StrId)| {
             let spans = &phases.spans[phases.spans.partition_point(|span| span.end <= start)..];
             spans.iter().take_while(|span| span.start < end).any(|span| span.phase == Phase::Forward)
         };
@@ -203,7 +213,7 @@ impl Named {
         let is_too_many = !passes.is_empty() && ranges.len() > passes.len();
         let kept = ranges.iter().filter(|range| !is_too_many || trains(range)).copied().collect::<Vec<_>>();
         let left_out = ranges.len() - kept.len();
-        Some(Steps::of_ranges(kept, self.source.clone(), left_out))
+        Some(Steps::of_ranges(kept, self.source.clone(), left_out, strings))
     }
 }
 
@@ -231,23 +241,44 @@ impl<'a> Times<'a> {
     }
 
     /// Ranges as instants, without those that ended before the first entry.
-    fn instants<'r>(&'r self, ranges: &'r [(i64, i64)]) -> impl Iterator<Item = (Instant, Instant)> + 'r {
-        let held = ranges.iter().filter(|&&range| self.holds(range));
-        held.map(|&(start, end)| (self.instant(start), self.instant(end)))
+    fn instants<'r>(&'r self, ranges: &'r [(i64, i64, StrId)]) -> impl Iterator<Item = (Instant, Instant, StrId)> + 'r {
+        let held = ranges.iter().filter(|&&(start, end, _)| self.holds((start, end)));
+        held.map(|&(start, end, name)| (self.instant(start), self.instant(end), name))
     }
-}
-
-/// Times of a damaged file can go back.
-fn in_order(mut ends: Vec<Instant>) -> Vec<Instant> {
-    ends.sort_unstable();
-    ends
 }
 
 impl Steps {
     /// The steps for ranges, from their start to their end.
-    fn of_ranges(ranges: Vec<(Instant, Instant)>, source: StepSource, left_out: usize) -> Self {
-        let idle = ranges.iter().filter(|(start, end)| start == end).count();
-        Self { ends: in_order(ranges.into_iter().map(|(_, end)| end).collect()), source, left_out, idle }
+    fn of_ranges(
+        mut ranges: Vec<(Instant, Instant, StrId)>,
+        source: StepSource,
+        left_out: usize,
+        strings: &Strings,
+    ) -> Self {
+        // Times of a damaged file can go back.
+        ranges.sort_rows_by_key(|&(_, end, _)| end);
+        let idle = ranges.iter().filter(|(start, end, _)| start == end).count();
+        let is_numbered = |&id: &StrId| strings.get(id).ends_with(|last: char| last.is_ascii_digit());
+        let ids: HashSet<StrId> = ranges.iter().map(|&(_, _, name)| name).filter(is_numbered).collect();
+        let name = |&(_, _, name): &(Instant, Instant, StrId)| strings.get(name).to_owned();
+        let names = if ids.len() == ranges.len() { ranges.iter().map(name).collect() } else { Vec::new() };
+        Self { ends: ranges.into_iter().map(|(_, end, _)| end).collect(), names, source, left_out, idle }
+    }
+
+    /// What a step is called, given its number, which counts from 1: by its annotation, if that has a number of its own.
+    pub fn name(&self, number: usize) -> String {
+        let kind = if self.are_steps() { "step" } else { "iteration" };
+        self.annotation(number).map_or_else(|| format!("{kind} {number}"), str::to_owned)
+    }
+
+    /// The end of a step, as commands name it.
+    pub fn end(&self, number: usize) -> String {
+        self.annotation(number)
+            .map_or_else(|| format!("step:{number}:end"), |annotation| format!("annotation:{annotation}:end"))
+    }
+
+    fn annotation(&self, number: usize) -> Option<&str> {
+        self.names.get(number.checked_sub(1)?).map(String::as_str)
     }
 
     /// Whether they are steps of training or inference; otherwise they are iterations of a loop that can be anything.

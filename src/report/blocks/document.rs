@@ -90,13 +90,13 @@ fn table(device: &DeviceBlocks) -> Table {
             entry.map_or_else(|| "-".to_owned(), |entry| entry.to_string())
         };
         let cells = [
-            Bytes(block.bytes).to_string(),
-            block.id.to_string(),
+            Cell::size(block.bytes),
+            block.id.to_string().into(),
             // A trace records only the total of what is older.
-            if block.address == 0 { "-".to_owned() } else { format!("{:#x}", block.address) },
-            entry(&block.allocated),
-            entry(&block.freed),
-            starred(brief(block.category), block.category_inferred),
+            if block.address == 0 { "-".into() } else { format!("{:#x}", block.address).into() },
+            entry(&block.allocated).into(),
+            entry(&block.freed).into(),
+            starred(brief(block.category), block.category_inferred).into(),
         ];
         let site = starred(&block.site, block.site_inferred);
         let row = table.row(cells, Cell::code(site.clone()));

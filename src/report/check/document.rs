@@ -2,7 +2,6 @@
 
 use super::words::{self, CheckedInput};
 use crate::analysis::check::{Check, CheckKind, CheckVerdict};
-use crate::model::bytes::Bytes;
 use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
 use crate::report::common::next::Next;
 use crate::report::common::words::starred;
@@ -42,21 +41,21 @@ fn next(inputs: &[CheckedInput]) -> Vec<Next> {
 
 /// The command that explains an exceeded budget.
 fn explaining(input: &CheckedInput, check: &Check) -> Option<Next> {
-    let (name, about) = match &check.kind {
+    let (name, options, about) = match &check.kind {
         CheckKind::MaxPeak | CheckKind::MaxSite(_) | CheckKind::BaselinePeak => {
-            ("peak", "everything that holds this memory")
+            ("peak", "", "everything that holds this memory")
         }
         CheckKind::MaxReserved | CheckKind::MaxFragmentation | CheckKind::BaselineReserved => {
-            ("fragmentation", "what is reserved but not in use, and why")
+            ("fragmentation", "--at peak", "what is reserved but not in use, and why")
         }
         CheckKind::MaxResidue(between) => {
             let (from, to) = between.split_once("..")?;
             let [from, to] = [from, to].map(|at| format!("{}@{at}", input.path));
             return Some(Next::new("diff", &[&from, &to], "", "everything left behind, and what was freed"));
         }
-        CheckKind::MaxLeak => ("leaks", "what grows step after step, with stacks"),
+        CheckKind::MaxLeak => ("leaks", "", "what grows step after step, with stacks"),
     };
-    Some(Next::new(name, &[&input.path], "", about))
+    Some(Next::new(name, &[&input.path], options, about))
 }
 
 fn checked(document: &mut Document, input: &CheckedInput) {
@@ -130,9 +129,9 @@ fn details(document: &mut Document, input: &CheckedInput, check: &Check) {
         (CheckVerdict::Failed | CheckVerdict::Shown, _) => {
             paragraph(format!("{title}: {}", words::excess(check)));
             document.toned(Tone::Plain, 2, format!("{}:", words::basis(check)));
-            let mut table = Table::new([Column::right(11, "bytes"), Column::label("site")]).head(None).indent(2);
+            let mut table = Table::new([Column::right(11, "bytes"), Column::label("site")]).indent(2);
             for site in &check.culprits.sites {
-                table.row([Bytes(site.bytes).to_string()], Cell::code(starred(&site.label, site.inferred)));
+                table.row([Cell::size(site.bytes)], Cell::code(starred(&site.label, site.inferred)));
             }
             if let Some(more) = words::left_out(check) {
                 table.short("", more);

@@ -3,12 +3,11 @@
 use super::words;
 use crate::analysis::checkpoint::{Candidate, CheckpointReport, DeviceCheckpoint};
 use crate::model::Format;
-use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::code_change;
 use crate::report::common::document::{Cell, Column, Document, Table, Tone, attributed};
 use crate::report::common::next::Next;
-use crate::report::common::notes::{self, signed};
+use crate::report::common::notes;
 use std::slice;
 
 /// On narrower screens, the columns for the memory and the cost of a candidate are left out.
@@ -67,7 +66,7 @@ fn best(document: &mut Document, device: &DeviceCheckpoint, best: &Candidate) {
     let total = u64::try_from(best.predicted_peak_bytes).unwrap_or(0);
     let rows = words::limit_rows(best);
     let mut table = attributed("site", rows.iter(), total, false);
-    table.total(signed(best.predicted_peak_bytes), "predicted peak, by site");
+    table.total(Cell::size(best.predicted_peak_bytes), "predicted peak, by site");
     document.table(table);
     if rows.iter().any(|row| row.inferred) {
         document.below(notes::INFERRED_SITE);
@@ -77,8 +76,8 @@ fn best(document: &mut Document, device: &DeviceCheckpoint, best: &Candidate) {
     let columns = [Column::right(11, "peak"), Column::right(11, "saved"), Column::label("calls checkpointed")];
     let mut table = Table::new(columns);
     for (which, plan) in words::plan(best) {
-        let saved = signed(device.peak_bytes.saturating_sub(plan.predicted_peak_bytes));
-        table.row([signed(plan.predicted_peak_bytes), saved], which);
+        let saved = device.peak_bytes.saturating_sub(plan.predicted_peak_bytes);
+        table.row([plan.predicted_peak_bytes, saved].map(Cell::size), which);
     }
     document.table(table);
     document.legends(words::uneven(best));
@@ -101,11 +100,11 @@ fn alternatives(document: &mut Document, device: &DeviceCheckpoint, others: &[Ca
     .head((!others.is_empty()).then_some(Tone::Dim));
     for candidate in others {
         let cells = [
-            signed(candidate.predicted_peak_bytes),
-            signed(candidate.saved_bytes),
-            Bytes(candidate.activation_bytes).to_string(),
-            candidate.recompute_us.map_or("unknown".to_owned(), notes::duration),
-            format!("{}x", candidate.calls),
+            Cell::size(candidate.predicted_peak_bytes),
+            Cell::size(candidate.saved_bytes),
+            Cell::size(candidate.activation_bytes),
+            candidate.recompute_us.map_or("unknown".to_owned(), notes::duration).into(),
+            format!("{}x", candidate.calls).into(),
         ];
         table.row(cells, Cell::code(code_change::function(&candidate.label, &candidate.change)));
     }

@@ -24,13 +24,20 @@ pub(crate) struct Next {
     parts: Vec<String>,
     /// What the command shows; empty if this is obvious.
     pub about: String,
+    /// Whether the name of the command nearly says it, so that it is only told where there is room beside the command.
+    is_clear: bool,
 }
 
 impl Next {
     pub(crate) fn new(name: &str, paths: &[&str], options: &str, about: impl Into<String>) -> Self {
         let words = std::iter::once(format!("{NAME} {name}")).chain(paths.iter().map(|path| quoted(path)));
         let options = Some(options.to_owned()).filter(|options| !options.is_empty());
-        Self { parts: words.chain(options).collect(), about: about.into() }
+        Self { parts: words.chain(options).collect(), about: about.into(), is_clear: false }
+    }
+
+    /// The same without a comment where there is no room beside the command.
+    pub(crate) fn clear(self) -> Self {
+        Self { is_clear: true, ..self }
     }
 
     pub(crate) fn typed(&self) -> String {
@@ -79,7 +86,7 @@ impl TextStyle {
         writeln!(out)?;
         for line in &lines {
             let comment = format!("{COMMENT}{}", line.about);
-            if line.about.is_empty() {
+            if line.about.is_empty() || line.is_clear && !is_beside {
                 self.typed(line, out)?;
             } else if is_beside {
                 let gap = " ".repeat(typed - line.typed().width());

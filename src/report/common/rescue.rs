@@ -12,8 +12,8 @@ use crate::simulation::plans::{STATES, Verdict};
 use serde::Serialize;
 
 /// Number of ways on a first screen, and of lines of code.
-const MOST: usize = 3;
-const LINES: usize = 2;
+const WAYS: usize = 2;
+const LINES: usize = 1;
 
 /// Whether a program that ran out of memory fits, and with what.
 #[derive(Debug, Serialize)]
@@ -215,12 +215,15 @@ fn effect(rescue: &Rescue, effect: &Effect, fix: Option<&Advice>) -> String {
 impl Document {
     /// What lets a failed request succeed, the best first. On a first screen, only the first change comes with its code.
     pub(crate) fn rescue(&mut self, rescue: &Rescue, advice: &[Advice], is_brief: bool) {
-        self.section("Will it fit");
+        let most = if is_brief { WAYS } else { usize::MAX };
+        self.section(match rescue.ways.len() {
+            all if all > most => format!("Will it fit (the first {most} of {all} changes)"),
+            _ => "Will it fit".to_owned(),
+        });
         self.toned(Tone::Plain, 2, unchanged(rescue));
         if !is_brief {
             self.detail(2, need::because(&rescue.need));
         }
-        let most = if is_brief { MOST } else { usize::MAX };
         for (number, way) in (1..).zip(rescue.ways.iter().take(most)) {
             let fix = if let Measure::Fix(place) = way.change { advice.get(place) } else { None };
             self.number(number, 2, Tone::Bold, change(way, advice));

@@ -15,6 +15,8 @@ pub struct TextStyle {
     pub advice: bool,
     /// How memviz was called, if a shell does not find it by its name: commands to run start with it.
     pub program: Option<&'static str>,
+    /// Whether to show all of an answer that is longer than a screen.
+    pub all: bool,
 }
 
 /// Longest bar, in columns: on an 80-column terminal, `backward of minigpt.py:82 forward *` fits next to it.

@@ -3,12 +3,11 @@
 use super::words;
 use crate::analysis::diff::{DeviceDiff, DiffReport, Fate, Share};
 use crate::facts::grouping::GroupBy;
-use crate::model::bytes::Bytes;
 use crate::report::Sources;
 use crate::report::common::document::{Cell, Column, Document, Table, Tone, label};
 use crate::report::common::markdown::code;
 use crate::report::common::next::Next;
-use crate::report::common::notes::{self, signed};
+use crate::report::common::notes;
 use crate::report::common::words::count;
 
 /// On narrower screens, rows show only growth, and figures only the two sides.
@@ -67,6 +66,11 @@ fn diff(document: &mut Document, sources: Sources<'_>, device: &DeviceDiff) {
     document.legends(words::library_lines(device));
 }
 
+/// Bytes that were added or removed.
+fn change(bytes: i64) -> Cell {
+    Cell::marked(if bytes > 0 { "+" } else { "" }, bytes)
+}
+
 /// What grew; or, within one recording, what was allocated, freed and survived.
 fn rows(device: &DeviceDiff) -> Table {
     let by = device.by();
@@ -84,18 +88,18 @@ fn rows(device: &DeviceDiff) -> Table {
             Column::label(by.name()),
         ]),
     };
-    let bytes = |is_there: bool, bytes: i64| if is_there { signed(bytes) } else { "-".to_owned() };
-    let share = |share: Share| if share.blocks > 0 { Bytes(share.bytes).to_string() } else { "-".to_owned() };
+    let bytes = |is_there: bool, bytes: i64| if is_there { Cell::size(bytes) } else { "-".into() };
+    let share = |share: Share| if share.blocks > 0 { Cell::size(share.bytes) } else { "-".into() };
     for row in &device.rows {
         let growth = [
-            words::delta(row.delta_bytes),
+            change(row.delta_bytes),
             bytes(row.fate != Fate::New, row.base_bytes),
             bytes(row.fate != Fate::Vanished, row.new_bytes),
         ];
         let (cells, fate) = match (&device.lives, &row.lives) {
             (None, _) => (growth, words::fate(device, row)),
             (_, Some(lives)) => ([lives.born, lives.freed, lives.survived].map(share), String::new()),
-            (_, None) => (["-".to_owned(), "-".to_owned(), signed(row.new_bytes)], String::new()),
+            (_, None) => (["-".into(), "-".into(), Cell::size(row.new_bytes)], String::new()),
         };
         // Nearly all categories are inferred, which the last line states.
         let label = label(by.name(), &row.label, row.inferred && by != GroupBy::Category);
@@ -107,7 +111,7 @@ fn rows(device: &DeviceDiff) -> Table {
             shown.below(&row.stack);
         }
     }
-    let blank = || ["", "", ""].map(str::to_owned);
+    let blank = || ["", "", ""];
     let dim = |text: String| Cell::from(text).toned(Tone::Dim);
     if by.is_inclusive() && device.left_out > 0 {
         table.row(blank(), dim(format!("{} more; --top shows them", count(device.left_out, "row"))));
@@ -115,10 +119,10 @@ fn rows(device: &DeviceDiff) -> Table {
     if let Some(unchanged) = words::unchanged(device) {
         table.row(blank(), dim(unchanged));
     }
-    let [base, new] = [&device.base, &device.new].map(|side| signed(side.peak.at.get(device.metric())));
+    let [base, new] = [&device.base, &device.new].map(|side| Cell::size(side.peak.at.get(device.metric())));
     let cells = match &device.lives {
         Some(all) => [all.born, all.freed, all.survived].map(share),
-        None => [words::delta(device.delta_bytes), base, new],
+        None => [change(device.delta_bytes), base, new],
     };
     let total = if by.is_inclusive() { "in all" } else { "total" };
     table.row(cells, dim(format!("{total}, by {}", by.option()))).is_total = true;

@@ -2,7 +2,6 @@
 
 use super::words;
 use crate::analysis::fit::{DeviceFit, FitReport, Largest, Prediction};
-use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
 use crate::report::common::fit::shorten_end;
@@ -53,11 +52,10 @@ fn fit(document: &mut Document, parameter: &str, device: &DeviceFit) {
         Column::right(14, "bytes"),
         Column::left(BAR, "").from(WIDE).on_screens(),
         Column::label(attribution.by.name()).gap(1).least(20),
-    ])
-    .head(None);
+    ]);
     let largest = attribution.rows.first().map_or(0, |row| row.bytes);
     for row in &attribution.rows {
-        let cells = [Bytes(row.bytes).to_string(), bar(row.bytes, largest)];
+        let cells = [Cell::size(row.bytes), bar(row.bytes, largest).into()];
         table.row(cells, Cell::code(starred(&row.label, row.inferred))).cell(1, Tone::Tint);
     }
     document.table(table);

@@ -1,7 +1,7 @@
 //! `memviz fragmentation` for people.
 
 use crate::analysis::fragmentation::over_time::OverTimeRow;
-use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationReport, PoolFragmentation};
+use crate::analysis::fragmentation::{Chosen, DeviceFragmentation, FragmentationReport, PoolFragmentation};
 use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::{OTHER, Row};
 use crate::facts::grouping::private_pools::PrivatePool;
@@ -10,19 +10,24 @@ use crate::facts::segments::pinning::{Pinning, PinningRow};
 use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
 use crate::replay::History;
-use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone, attributed};
+use crate::report::common::document::{
+    Cell, Column, Cut, Document, Reader, Table, Tone, attributed, more_rows, shortened,
+};
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name, signed};
 use crate::report::common::words;
 use crate::report::simulate::words as simulate;
 use crate::report::{Source, percent};
 use crate::sorting::SortRows;
-use std::fmt::Display;
 
 /// Screens narrower than this show fewer columns in tables.
 const WIDE: usize = 72;
 /// From this width on, rows show how much each block keeps reserved.
 const DETAILS_FROM: usize = 140;
+/// Rows of non-releasable memory on a screen.
+const PINNING: usize = 3;
+/// Pools on a screen.
+const POOLS: usize = 4;
 /// Columns of the bar that shows the inactive share over time.
 const SHARE_BAR: usize = 20;
 
@@ -38,10 +43,9 @@ pub(crate) fn document(source: Source<'_>, report: &FragmentationReport) -> Docu
 fn next(source: Source<'_>, report: &FragmentationReport) -> Vec<Next> {
     let Some(device) = report.devices.iter().find(|device| device.figures.pins_much()) else { return Vec::new() };
     let settings = Next::new("simulate", &[source.path], "--sweep", "memory needed under other allocator settings");
-    let at = match device.moment.entry {
-        Some(entry) if !device.is_peak => format!("--at entry:{entry} "),
-        _ => String::new(),
-    };
+    // A picture shows the same instant if none is requested.
+    let at =
+        device.moment.entry.filter(|_| device.chosen.is_none()).map_or(String::new(), |it| format!("--at entry:{it} "));
     let map = Next::new(
         "fragmentation",
         &[source.path],
@@ -50,7 +54,7 @@ fn next(source: Source<'_>, report: &FragmentationReport) -> Vec<Next> {
     );
     // Only if others were simulated, and one is better.
     let helps = device.settings.as_ref().is_some_and(|settings| settings.better.is_some());
-    helps.then_some(settings).into_iter().chain([map]).collect()
+    helps.then_some(settings).into_iter().chain([map]).map(Next::clear).collect()
 }
 
 /// Whether the pool ID of segments is missing although the file has those of others: they were released before the dump, in a
@@ -65,9 +69,9 @@ pub(crate) fn figure_table() -> Table {
 
 /// The figures, a line each; at most 50 columns wide.
 pub(crate) fn figures(table: &mut Table, figures: &Figures) {
-    figure(table, "reserved", &Bytes(figures.reserved), words::count(figures.segments, "segment"));
+    figure(table, "reserved", figures.reserved, words::count(figures.segments, "segment"));
     let mut line = |name: &str, bytes: u64| {
-        figure(table, name, &Bytes(bytes), format!("{:5.1}%", percent(bytes, figures.reserved)));
+        figure(table, name, bytes, format!("{:5.1}%", percent(bytes, figures.reserved)));
     };
     line("allocated", figures.allocated);
     if figures.pending_free > 0 {
@@ -76,25 +80,29 @@ pub(crate) fn figures(table: &mut Table, figures: &Figures) {
     line("inactive", figures.inactive);
     line("  non-releasable", figures.pinned_free);
     line("  releasable", figures.releasable);
-    figure(table, "largest free block", &Bytes(figures.largest_free_block), "across all pools");
+    figure(table, "largest free block", figures.largest_free_block, "across all pools");
     let rounding = figures.rounding();
     let share = rounding as f64 * 100.0 / figures.active().max(1) as f64;
-    figure(table, "rounding loss", &signed(rounding), format!("{share:5.1}% of active"));
+    figure(table, "rounding loss", rounding, format!("{share:5.1}% of active"));
 }
 
-pub(crate) fn figure(table: &mut Table, name: &str, bytes: &dyn Display, comment: impl Into<String>) {
-    table.row([name.to_owned(), bytes.to_string()], Cell::from(comment).toned(Tone::Dim));
+pub(crate) fn figure(table: &mut Table, name: &str, bytes: impl Into<i128>, comment: impl Into<String>) {
+    table.row([Cell::from(name), Cell::size(bytes)], Cell::from(comment).toned(Tone::Dim));
 }
 
 fn fragmentation(document: &mut Document, device: &DeviceFragmentation) {
     let share = device.figures.inactive_share() * 100.0;
     let (name, inactive) = (device_name(device.device), Bytes(device.figures.inactive));
     let place = notes::position(&device.moment, device.entries, &device.completeness);
-    let place = match device.is_peak {
+    let place = match (device.is_peak, device.chosen) {
         // The peak may have been before.
-        true if device.moment.instant == 0 => format!("{place}, where allocated memory is highest in the recording"),
-        true => format!("at the peak of allocated memory, {place}"),
-        false => place,
+        (true, _) if device.moment.instant == 0 => {
+            format!("{place}, where allocated memory is highest in the recording")
+        }
+        (true, _) => format!("at the peak of allocated memory, {place}"),
+        (false, Some(Chosen::Failure)) => format!("at the first failed request, {place}"),
+        (false, Some(Chosen::MostInactive)) => format!("where the most memory is inactive, {place}"),
+        (false, None) => place,
     };
     if device.figures.reserved == 0 && device.counters.reserved == 0 && device.over_time.is_none() {
         document.heading(format!("{name}: nothing is reserved"), place);
@@ -109,9 +117,11 @@ fn fragmentation(document: &mut Document, device: &DeviceFragmentation) {
         document.legend("pending free: the program freed it, but another stream may still be using it");
     }
     if device.device != HOST_DEVICE {
-        document.legend(
-            "releasable: what torch.cuda.empty_cache() can return to the device; non-releasable: what live blocks keep reserved",
-        );
+        document.all(|document| {
+            document.legend(
+                "releasable: what torch.cuda.empty_cache() can return to the device; non-releasable: what live blocks keep reserved",
+            );
+        });
     }
     if let Some(rows) = &device.over_time {
         return over_time(document, rows);
@@ -129,11 +139,20 @@ fn fragmentation(document: &mut Document, device: &DeviceFragmentation) {
     }
     document.facts(device.settings.as_ref().map(simulate::settings_then));
     pools(document, device);
-    document.pinning(device.by, &device.pinning);
-    classes(document, "Free blocks by size", &device.free_blocks, device.figures.inactive, |class| class.bytes);
+    document.pinning(device.by, &device.pinning, PINNING);
     let lost: Vec<SizeClass> = device.used_blocks.iter().filter(|class| class.rounding() > 0).copied().collect();
     let total = lost.iter().map(|class| class.rounding() as u64).fold(0, u64::wrapping_add);
-    classes(document, "Rounding loss by block size", &lost, total, |class| class.rounding() as u64);
+    document.all(|document| {
+        classes(document, "Free blocks by size", &device.free_blocks, device.figures.inactive, |class| class.bytes);
+        classes(document, "Rounding loss by block size", &lost, total, |class| class.rounding() as u64);
+    });
+    let rows = device.free_blocks.len() + lost.len();
+    if rows > 0 {
+        document.brief(|document| {
+            let rows = more_rows(rows);
+            document.toned(Tone::Dim, 0, format!("Free blocks and rounding loss by block size: {rows}"));
+        });
+    }
 }
 
 /// The properties by which the allocator separates blocks.
@@ -153,13 +172,19 @@ fn pools(document: &mut Document, device: &DeviceFragmentation) {
         Column::right(11, "rounding loss").in_markdown(),
         Column::label("pool").cut(Cut::Wrapped),
     ]);
-    for pool in &device.pools {
+    for (place, pool) in device.pools.iter().enumerate() {
         let Figures { reserved, allocated, inactive, pinned_free, releasable, largest_free_block, .. } = pool.figures;
         let bytes = [reserved, allocated, inactive, pinned_free, releasable, largest_free_block];
-        let bytes = bytes.map(|bytes| Bytes(bytes).to_string()).into_iter();
-        let others = [pool.figures.segments.to_string(), signed(pool.figures.rounding())];
+        let bytes = bytes.map(Cell::size).into_iter();
+        let others = [Cell::from(pool.figures.segments.to_string()), Cell::size(pool.figures.rounding())];
         let name = words::pool(pool.segment_type, pool.stream, pool.pool, pool.expandable);
-        table.row(bytes.chain(others), words::starred(&name, lacks_id(pool, &device.pools)));
+        let row = table.row(bytes.chain(others), words::starred(&name, lacks_id(pool, &device.pools)));
+        if place >= POOLS && device.pools.len() > POOLS + 1 {
+            row.reader = Reader::OfAll;
+        }
+    }
+    if device.pools.len() > POOLS + 1 {
+        table.short("", more_rows(device.pools.len() - POOLS)).reader = Reader::OfScreen;
     }
     document.gap();
     document.table(table);
@@ -174,7 +199,8 @@ fn pools(document: &mut Document, device: &DeviceFragmentation) {
 }
 
 impl Document {
-    pub(crate) fn pinning(&mut self, by: GroupBy, pinning: &Pinning) {
+    /// The lines that keep free memory reserved, on a screen at most this many.
+    pub(crate) fn pinning(&mut self, by: GroupBy, pinning: &Pinning, most: usize) {
         if pinning.rows.is_empty() {
             return;
         }
@@ -197,10 +223,14 @@ impl Document {
                 shown.suffix(said, Tone::Plain, DETAILS_FROM);
             }
         }
-        table.total(Bytes(pinning.pinned_free_bytes).to_string(), "non-releasable in total");
+        let total = Some(pinning.pinned_free_bytes).filter(|_| !by.is_inclusive());
+        shortened(&mut table, &rows, total, most);
+        table.total(Cell::size(pinning.pinned_free_bytes), "non-releasable in total");
         self.table(table);
-        self.narrow(DETAILS_FROM, |document| {
-            document.below("a wider terminal shows bytes per block and releasable bytes");
+        self.all(|document| {
+            document.narrow(DETAILS_FROM, |document| {
+                document.below("a wider terminal shows bytes per block and releasable bytes");
+            });
         });
         if let Some(overlap) = notes::grouping(by) {
             self.below(overlap);
@@ -242,13 +272,13 @@ fn over_time(document: &mut Document, rows: &[OverTimeRow]) {
         let columns = |bytes: u64| (percent(bytes, highest) / 100.0 * SHARE_BAR as f64).round() as usize;
         let (active, reserved) = (columns(figures.active()), columns(figures.reserved));
         let cells = [
-            moment.entry.map_or_else(|| "start".to_owned(), |entry| entry.to_string()),
-            moment.since_start_us.map(notes::duration).unwrap_or_default(),
-            Bytes(figures.reserved).to_string(),
-            Bytes(figures.inactive).to_string(),
-            format!("{:.1}%", figures.inactive_share() * 100.0),
-            Bytes(figures.pinned_free).to_string(),
-            Bytes(figures.largest_free_block).to_string(),
+            Cell::from(moment.entry.map_or_else(|| "start".to_owned(), |entry| entry.to_string())),
+            moment.since_start_us.map(notes::duration).unwrap_or_default().into(),
+            Cell::size(figures.reserved),
+            Cell::size(figures.inactive),
+            format!("{:.1}%", figures.inactive_share() * 100.0).into(),
+            Cell::size(figures.pinned_free),
+            Cell::size(figures.largest_free_block),
         ];
         let bar = Cell::from("█".repeat(active)).toned(Tone::Tint);
         table.row(cells, bar.suffix("░".repeat(reserved - active), Tone::Dim, 0));

@@ -168,8 +168,7 @@ fn annotations(document: &mut Document, report: &InfoReport) {
         return;
     }
     document.section("Annotations");
-    let mut table =
-        Table::new([Column::right(9, "ranges"), Column::right(10, "time"), Column::label("annotation")]).head(None);
+    let mut table = Table::new([Column::right(9, "ranges"), Column::right(10, "time"), Column::label("annotation")]);
     for (place, summary) in report.annotations.iter().enumerate() {
         let open = if summary.open > 0 { format!(", {} incomplete", summary.open) } else { String::new() };
         let cells = [format!("{}x", summary.count), notes::duration(summary.total_us)];

@@ -119,10 +119,13 @@ pub fn course(device: &DeviceLeaks) -> Option<String> {
     let grows = has(device, Verdict::Leak) || has(device, Verdict::Growth);
     let (first, last) = (device.ends.first().filter(|_| grows)?, device.ends.last()?);
     let (from, to) = (signed(first.allocated_bytes), signed(last.allocated_bytes));
-    let unit = if is_loop(device) { "iteration" } else { "step" };
-    (first.step < last.step).then(|| {
-        format!("allocated at the end of {unit} {}: {from}; at the end of {unit} {}: {to}", first.step, last.step)
-    })
+    let [start, end] = [first.step, last.step].map(|step| name(device, step));
+    (first.step < last.step).then(|| format!("allocated at the end of {start}: {from}; at the end of {end}: {to}"))
+}
+
+/// What a step is called.
+fn name(device: &DeviceLeaks, step: usize) -> String {
+    notes::safe(&device.steps.as_ref().map_or_else(|_| format!("step {step}"), |steps| steps.name(step)))
 }
 
 /// When the device is full, or why that is unknown.
@@ -182,8 +185,8 @@ fn is_loop(device: &DeviceLeaks) -> bool {
     device.steps.as_ref().is_ok_and(|steps| !steps.are_steps())
 }
 
-pub fn legend(device: &DeviceLeaks) -> Vec<&'static str> {
-    let rows = &device.rows;
+/// The meaning of the words in these rows.
+pub fn legend(device: &DeviceLeaks, rows: &[LeakRow]) -> Vec<&'static str> {
     let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
     let growth = "growth: blocks are replaced by larger ones (KV cache, torch.cat, longer inputs), or some of them are freed later";
     let kept = if is_loop(device) {
@@ -199,19 +202,19 @@ pub fn legend(device: &DeviceLeaks) -> Vec<&'static str> {
 }
 
 /// The origin of the oldest block.
-pub fn oldest(oldest: &Oldest) -> String {
+pub fn oldest(device: &DeviceLeaks, oldest: &Oldest) -> String {
     let (Some(entry), Some(step)) = (oldest.entry, oldest.step) else {
         return "from before the recording".to_owned();
     };
     let time = oldest.since_start_us.map(|since| format!(", after {}", notes::duration(since)));
-    format!("allocated in step {step} at entry {entry}{}", time.unwrap_or_default())
+    format!("allocated in {} at entry {entry}{}", name(device, step), time.unwrap_or_default())
 }
 
 pub fn blocks(rate: f64) -> String {
     if rate.fract().abs() < 0.005 { format!("{rate:.0}") } else { format!("{rate:.2}") }
 }
 
-pub fn behavior(row: &LeakRow) -> String {
+pub fn behavior(device: &DeviceLeaks, row: &LeakRow) -> String {
     let rate = rate(&row.rate);
     let number = blocks(row.rate.blocks);
     let noun = if number == "1" { "block" } else { "blocks" };
@@ -223,7 +226,7 @@ pub fn behavior(row: &LeakRow) -> String {
         (Verdict::Growth, _) => {
             format!("growth of {number} {noun}, {rate}, per step; some of the blocks are freed later")
         }
-        (Verdict::Cache, Some(step)) => format!("kept; allocated by the end of step {step}"),
+        (Verdict::Cache, Some(step)) => format!("kept; allocated by the end of {}", name(device, step)),
         (Verdict::Cache | Verdict::Renewed, _) => verdict(row.verdict).to_owned(),
     }
 }

@@ -2,7 +2,6 @@
 
 use super::words;
 use crate::analysis::nsys::{NsysMemory, NsysPeak, NsysReport};
-use crate::model::bytes::Bytes;
 use crate::report::common::document::{Cell, Column, Cut, Document, Table};
 use crate::report::common::words::count;
 
@@ -65,10 +64,10 @@ fn held(memory: &NsysMemory, peak: &NsysPeak) -> Table {
         Column::left(0, "").gap(2).cut(Cut::Wrapped),
     ]);
     for row in memory.rows.iter().take(MOST_ROWS) {
-        let cells = [Bytes(row.peak_bytes).to_string(), Bytes(row.end_bytes).to_string(), row.allocations.to_string()];
+        let cells = [Cell::size(row.peak_bytes), Cell::size(row.end_bytes), row.allocations.to_string().into()];
         table.row(cells, Cell::from(words::row(row)));
     }
-    let sums = [Bytes(peak.bytes).to_string(), Bytes(peak.end_bytes).to_string(), memory.allocations.to_string()];
+    let sums = [Cell::size(peak.bytes), Cell::size(peak.end_bytes), memory.allocations.to_string().into()];
     table.row(sums, Cell::from("total"));
     table
 }
@@ -81,9 +80,9 @@ fn allocated(memory: &NsysMemory) -> Table {
         Column::left(0, "").gap(2).cut(Cut::Wrapped),
     ]);
     for row in memory.rows.iter().take(MOST_ROWS) {
-        table.row([Bytes(row.allocated_bytes).to_string(), row.allocations.to_string()], Cell::from(words::row(row)));
+        table.row([Cell::size(row.allocated_bytes), row.allocations.to_string().into()], Cell::from(words::row(row)));
     }
-    let sums = [Bytes(memory.allocated_bytes).to_string(), memory.allocations.to_string()];
+    let sums = [Cell::size(memory.allocated_bytes), memory.allocations.to_string().into()];
     table.row(sums, Cell::from("total"));
     table
 }
@@ -97,9 +96,8 @@ fn ranges(memory: &NsysMemory) -> Table {
         Column::label(""),
     ]);
     for range in memory.ranges.iter().take(MOST_RANGES) {
-        let bytes =
-            [range.highest_bytes, range.allocated_bytes, range.freed_bytes].map(|bytes| Bytes(bytes).to_string());
-        table.row(bytes.into_iter().chain([range.count.to_string()]), Cell::code(words::short(&range.name)));
+        let bytes = [range.highest_bytes, range.allocated_bytes, range.freed_bytes].map(Cell::size);
+        table.row(bytes.into_iter().chain([range.count.to_string().into()]), Cell::code(words::short(&range.name)));
     }
     table
 }

@@ -5,7 +5,7 @@ use crate::analysis::advice::Advice as Cure;
 use crate::analysis::oom::{Advice, Cause, DeviceOoms, Oom, OomReport};
 use crate::model::bytes::Bytes;
 use crate::report::Source;
-use crate::report::common::document::Document;
+use crate::report::common::document::{Document, Tone};
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name};
 use crate::report::common::words;
@@ -13,6 +13,9 @@ use crate::report::fragmentation::document::{figure, figure_table, figures};
 
 /// Failed requests that are shown in full; for a program that catches hundreds, the first ones are representative.
 const IN_FULL: usize = 10;
+/// Rows of what holds the memory on a screen, at a failed request and at the peak that is shown instead.
+const ROWS: usize = 3;
+const PEAK_ROWS: usize = 10;
 
 pub(crate) fn document(source: Source<'_>, report: &OomReport) -> Document {
     let title = if report.count() == 0 { "Failed requests in" } else { "Out of memory in" };
@@ -29,7 +32,7 @@ pub(crate) fn document(source: Source<'_>, report: &OomReport) -> Document {
     }
     let is_snapshot = source.recording.snapshot.notes.format.has_segments();
     document.each(report.devices.iter(), |document, device| match &device.peak {
-        Some(peak) => document.peak(peak, is_snapshot),
+        Some(peak) => document.peak(peak, is_snapshot, PEAK_ROWS),
         None => ooms(document, device),
     });
     report.comparison.iter().for_each(|comparison| document.comparison(comparison));
@@ -56,7 +59,7 @@ fn next(source: Source<'_>, report: &OomReport) -> Vec<Next> {
         Cause::Leak | Cause::PrivatePool | Cause::OtherProcess | Cause::Limit | Cause::Unknown => return Vec::new(),
     };
     let (first, second) = if first.cause == Cause::Fragmentation { (settings, more) } else { (more, settings) };
-    first.into_iter().chain(second).collect()
+    first.into_iter().chain(second).map(Next::clear).collect()
 }
 
 fn ooms(document: &mut Document, device: &DeviceOoms) {
@@ -66,59 +69,111 @@ fn ooms(document: &mut Document, device: &DeviceOoms) {
     }
     // A leak is shown before the memory that the allocator lacked because of it.
     let mut first = device.cures.as_slice();
-    document.each(device.ooms.iter().take(IN_FULL), |document, oom| {
+    let mut one = |document: &mut Document, oom: &Oom| {
         let title = format!("{name}: out of memory, {} requested", Bytes(oom.request.bytes));
         document.heading(title, notes::position(&oom.moment, device.entries, &device.completeness));
         document.notes(notes::ooms(device));
         let cures = if oom.cause == Cause::Leak { std::mem::take(&mut first) } else { &[] };
         failed(document, oom, if device.rescue.is_some() { &[] } else { cures });
+    };
+    let (earliest, later) = device.ooms.split_at(device.ooms.len().min(1));
+    earliest.iter().for_each(|oom| one(document, oom));
+    document.all(|document| {
+        later.iter().take(IN_FULL - 1).for_each(|oom| {
+            document.gap();
+            one(document, oom);
+        });
     });
     match &device.rescue {
-        Some(rescue) => document.rescue(rescue, &device.cures, false),
-        None => document.cures(first, device.failed > 0),
+        Some(rescue) => {
+            document.brief(|document| document.rescue(rescue, &device.cures, true));
+            document.all(|document| document.rescue(rescue, &device.cures, false));
+        }
+        None => cures(document, first, device.failed > 0),
     }
     let more = device.failed.saturating_sub(device.ooms.len().min(IN_FULL));
     if more > 0 {
-        document.gap();
-        document.paragraph(format!("{name}: {} later; --format csv lists all", notes::failures(more)));
+        document.all(|document| {
+            document.gap();
+            document.paragraph(format!("{name}: {} later; --format csv lists all", notes::failures(more)));
+        });
+    }
+    document.brief(|document| {
+        document.toned(Tone::Dim, 0, not_shown(device));
+    });
+}
+
+/// What a screen has no room for.
+fn not_shown(device: &DeviceOoms) -> String {
+    let more = device.failed.saturating_sub(1);
+    let later = if more > 0 { format!("{}, ", notes::failures(more)) } else { String::new() };
+    format!("{later}stacks and the allocator's figures: --all shows them")
+}
+
+/// The changes, on a screen only the first.
+fn cures(document: &mut Document, cures: &[Cure], has_failed: bool) {
+    document.brief(|document| {
+        document.cures(&cures[..cures.len().min(1)], has_failed);
+        if cures.len() > 1 {
+            let more = words::count((cures.len() - 1) as u64, "more change");
+            document.toned(Tone::Dim, 2, format!("{more}; --all shows them"));
+        }
+    });
+    document.all(|document| document.cures(cures, has_failed));
+}
+
+fn failed(document: &mut Document, oom: &Oom, changes: &[Cure]) {
+    document.fact(format!("cause: {}", words::cause(oom.cause.name())));
+    document.items(oom.evidence.iter().map(|evidence| oom_words::evidence(oom, evidence).text));
+    cures(document, changes, true);
+    document.brief(|document| document.fact(oom_words::figures(oom)));
+    document.all(|document| all_figures(document, oom));
+    document.fact(format!("{}, from the {}", oom_words::requester(oom), oom_words::serving(oom)));
+    document.all(|document| {
+        document.frames(6, &oom.request.stack);
+        document.facts(oom_words::request(oom));
+    });
+    // What corrects a leak is below, with what these would do.
+    if !oom.advice.is_empty() && oom.cause != Cause::Leak {
+        let helps: Vec<&Advice> = oom.advice.iter().filter(|advice| advice.helps()).collect();
+        let words = |advice: &Advice| oom_words::advice(oom, advice).text;
+        if !helps.is_empty() {
+            document.brief(|document| {
+                document.section("What would have helped");
+                document.items(helps.iter().copied().map(words));
+            });
+        }
+        document.all(|document| {
+            document.section(match (helps.is_empty(), helps.len() == oom.advice.len()) {
+                (_, true) => "What would have helped",
+                (true, _) => "What would not have helped",
+                _ => "What would and would not have helped",
+            });
+            document.items(oom.advice.iter().map(words));
+        });
+    }
+    document.section(format!("What holds the memory, by {}", oom.attribution.by.option()));
+    document.attribution(&oom.attribution, true, ROWS);
+    if let Some(holders) = &oom.holders {
+        document.section("What keeps it");
+        document.attribution(holders, true, ROWS);
+    }
+    if oom.cause == Cause::Fragmentation {
+        document.all(|document| document.pinning(oom.attribution.by, &oom.pinning, usize::MAX));
     }
 }
 
-fn failed(document: &mut Document, oom: &Oom, cures: &[Cure]) {
-    document.fact(format!("cause: {}", words::cause(oom.cause.name())));
-    document.items(oom.evidence.iter().map(|evidence| oom_words::evidence(oom, evidence).text));
-    document.cures(cures, true);
+fn all_figures(document: &mut Document, oom: &Oom) {
     document.gap();
     let mut table = figure_table();
-    figure(&mut table, "requested", &Bytes(oom.request.bytes), "");
+    figure(&mut table, "requested", oom.request.bytes, "");
     if oom.request.driver_bytes != oom.request.bytes {
-        figure(&mut table, "new segment", &Bytes(oom.request.driver_bytes), "");
+        figure(&mut table, "new segment", oom.request.driver_bytes, "");
     }
-    figure(&mut table, "device free", &Bytes(oom.device_free), "");
+    figure(&mut table, "device free", oom.device_free, "");
     figures(&mut table, &oom.figures);
     let segments = words::count(oom.retry.segments, "segment");
-    figure(&mut table, "released for retry", &Bytes(oom.retry.bytes), segments);
+    figure(&mut table, "released for retry", oom.retry.bytes, segments);
     document.table(table);
     document.gap();
-    document.fact(format!("{}, from the {}", oom_words::requester(oom), oom_words::serving(oom)));
-    document.frames(6, &oom.request.stack);
-    document.facts(oom_words::request(oom));
-    // What corrects a leak is below, with what these would do.
-    if !oom.advice.is_empty() && oom.cause != Cause::Leak {
-        document.section(match (oom.advice.iter().any(Advice::helps), oom.advice.iter().all(Advice::helps)) {
-            (_, true) => "What would have helped",
-            (false, _) => "What would not have helped",
-            _ => "What would and would not have helped",
-        });
-        document.items(oom.advice.iter().map(|advice| oom_words::advice(oom, advice).text));
-    }
-    document.section(format!("What holds the memory, by {}", oom.attribution.by.option()));
-    document.attribution(&oom.attribution, true);
-    if let Some(holders) = &oom.holders {
-        document.section("What keeps it");
-        document.attribution(holders, true);
-    }
-    if oom.cause == Cause::Fragmentation {
-        document.pinning(oom.attribution.by, &oom.pinning);
-    }
 }

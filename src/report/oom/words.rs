@@ -55,6 +55,13 @@ pub fn serving(oom: &Oom) -> String {
     name
 }
 
+/// What the device was used for, in a line.
+pub fn figures(oom: &Oom) -> String {
+    let [reserved, allocated, inactive] =
+        [oom.figures.reserved, oom.figures.allocated, oom.figures.inactive].map(Bytes);
+    format!("reserved {reserved}: {allocated} allocated, {inactive} inactive")
+}
+
 /// The code that made the request.
 pub fn requester(oom: &Oom) -> String {
     match oom.request.site.as_str() {

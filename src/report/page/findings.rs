@@ -84,8 +84,9 @@ pub fn failure(device: &DeviceOoms, oom: &Oom) -> Finding {
 
 pub fn leak(device: &DeviceLeaks) -> Option<Finding> {
     let leaking = device.rows.iter().filter(|row| row.verdict == Verdict::Leak);
-    let sites =
-        leaking.take(LEAKS).map(|row| format!("{}: {}", starred(&row.label, row.inferred), leaks::behavior(row)));
+    let sites = leaking
+        .take(LEAKS)
+        .map(|row| format!("{}: {}", starred(&row.label, row.inferred), leaks::behavior(device, row)));
     let sites: Vec<String> = sites.collect();
     if sites.is_empty() {
         return None;

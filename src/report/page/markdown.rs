@@ -137,15 +137,10 @@ fn stacks(document: &mut Document, peak: &DevicePeak, shown: usize) {
 
 /// What the curve of a timeline shows.
 fn caption(timeline: &DeviceTimeline) -> String {
-    // Steps with names are not numbered.
-    let step = match &timeline.run {
-        Some(run) => match run.step {
-            Some(step) if timeline.peak.annotations.is_empty() => format!(" in step {step},"),
-            Some(_) => " in the step that contains the peak,".to_owned(),
-            None => format!(" after step {},", run.steps.len()),
-        },
-        None => String::new(),
-    };
+    let step = timeline.run.as_ref().map_or(String::new(), |run| {
+        let preposition = if run.step.is_some() { "in" } else { "after" };
+        format!(" {preposition} {},", run.name)
+    });
     format!("{} memory{step} over {}", timeline.peak.metric.name(), span(timeline))
 }
 

@@ -6,9 +6,8 @@ use crate::analysis::triage::{Finding, can_checkpoint};
 use crate::facts::code::sites::NO_STACK;
 use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::{Attribution, Row};
-use crate::model::bytes::Bytes;
 use crate::replay::OperatorUsage;
-use crate::report::common::document::{Cell, Column, Document, Table, Tone, attributed, counters, pending};
+use crate::report::common::document::{Cell, Column, Document, Table, Tone, attributed, counters, pending, shortened};
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name};
 use crate::report::common::words::count;
@@ -25,7 +24,7 @@ pub(crate) fn document(source: Source<'_>, report: &PeakReport) -> Document {
     let is_snapshot = source.recording.snapshot.notes.format.has_segments();
     let devices = report.devices.iter();
     let mut document = Document::devices("GPU memory peak of", source, devices, |document, device| {
-        document.peak(device, is_snapshot);
+        document.peak(device, is_snapshot, usize::MAX);
     });
     report.comparison.iter().for_each(|comparison| document.comparison(comparison));
     document.next(next(source, report));
@@ -51,8 +50,8 @@ fn next(source: Source<'_>, report: &PeakReport) -> Option<Next> {
 }
 
 impl Document {
-    /// The memory of a device at an instant.
-    pub(crate) fn peak(&mut self, device: &DevicePeak, is_snapshot: bool) {
+    /// The memory of a device at an instant; on a screen, at most this many rows.
+    pub(crate) fn peak(&mut self, device: &DevicePeak, is_snapshot: bool, most: usize) {
         if device.is_empty() {
             self.title(notes::headline(device));
             return self.notes(notes::device(device));
@@ -68,17 +67,19 @@ impl Document {
         self.table(counters(shown));
         self.legends(pending(shown));
         self.gap();
-        self.attribution(&device.attribution, is_snapshot);
+        self.attribution(&device.attribution, is_snapshot, most);
         self.operators(&device.operators);
     }
 
-    /// Rows and their total. For snapshots, this explains why there are rows without a stack, since that can be changed.
-    pub(crate) fn attribution(&mut self, attribution: &Attribution, is_snapshot: bool) {
+    /// Rows, on a screen at most this many, and their total. For snapshots, this explains why there are rows without a stack, since
+    /// that can be changed.
+    pub(crate) fn attribution(&mut self, attribution: &Attribution, is_snapshot: bool, most: usize) {
         let by = attribution.by;
         // Nearly all categories are inferred, which the last line states.
         let told = |row: &Row| Row { inferred: row.inferred && by != GroupBy::Category, ..row.clone() };
         let rows: Vec<Row> = attribution.rows.iter().map(told).collect();
         let mut table = attributed(by.name(), rows.iter(), attribution.total_bytes, by == GroupBy::Stack);
+        shortened(&mut table, &rows, Some(attribution.total_bytes).filter(|_| !by.is_inclusive()), most);
         let what = match (attribution.total_bytes, by.is_inclusive()) {
             (0, _) => "nothing is allocated".to_owned(),
             _ if let Some(micros) = attribution.mean_over_us => {
@@ -91,7 +92,7 @@ impl Document {
             let rows = count(attribution.dropped as u64, "more row");
             table.short("", format!("{rows}; --top shows them"));
         }
-        table.total(Bytes(attribution.total_bytes).to_string(), what);
+        table.total(Cell::size(attribution.total_bytes), what);
         self.table(table);
         let star = attribution.rows.iter().any(|row| row.inferred).then(|| notes::inferred_rows(by).to_owned());
         let older = notes::older_lines(attribution).map(str::to_owned);

@@ -127,7 +127,8 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
         ),
         None => {
             format!(
-                "the needs column includes the failed {noun}; what the program would have requested next is unknown"
+                "the needs column includes the failed {noun}; what the program would have requested next is unknown, so the whole \
+                 step may need more: memviz fit FILE says what is known of that"
             )
         }
     });

@@ -27,10 +27,8 @@ pub(super) fn draw(run: &Run, metric: Metric) -> (Group, f64) {
         XAxis::Entry => format!("{} entries", last.saturating_sub(first)),
     };
     let steps = count(run.steps.len() as u64, "step");
-    let shown = match run.step {
-        Some(step) => format!("step {step}"),
-        None => format!("what follows step {}", run.steps.len()),
-    };
+    let name = notes::safe(&run.name);
+    let shown = if run.step.is_some() { name } else { format!("what follows {name}") };
     let title = format!("the whole recording: {steps}, {length}; {shown} is shown below");
     group = group.add(text(f64::from(LEFT), TITLE - 7.0, Anchor::Start, palette::MUTED, &title));
     let level = |column: &crate::analysis::timeline::Column| column.counters.get(metric).max(0) as f64;

@@ -112,11 +112,9 @@ fn title(device: &DeviceTimeline, unit: Unit) -> String {
     let axis = &device.axis;
     let mut title = unit.name.to_owned();
     if let Some(run) = device.run.as_ref().filter(|_| axis.counts == XAxis::Time) {
-        // Annotated steps have names; programs start to count them at 0 or 1.
         let start = match run.step {
-            Some(step) if device.peak.annotations.is_empty() => format!("from the start of step {step}"),
-            Some(_) => "from the start of the step that contains the peak".to_owned(),
-            None => format!("from the end of step {}", run.steps.len()),
+            Some(_) => format!("from the start of {}", notes::safe(&run.name)),
+            None => format!("from the end of {}", notes::safe(&run.name)),
         };
         title += &format!(" {start}");
     }

@@ -1,10 +1,12 @@
 //! The triage as a document that fits on one screen.
 
 use super::words;
+use crate::analysis::advice::Advice;
 use crate::analysis::triage::{DeviceTriage, TriageReport};
 use crate::facts::grouping::attribution::{Attribution, OTHER, Row};
 use crate::facts::training::Category;
 use crate::model::Format;
+use crate::report::common::comparison::words as comparison;
 use crate::report::common::document::{Document, Reader, Share, Tone, attributed};
 use crate::report::common::next::Next;
 use crate::report::common::notes;
@@ -16,10 +18,10 @@ const NAMED: usize = 5;
 /// Maximum number of devices with a line below the first one.
 const OTHERS: usize = 2;
 /// Sites of a program that ran out of memory, whose screen also has what makes it fit.
-const SITES_BESIDE_FIXES: usize = 2;
+const SITES_OF_FAILED: usize = 2;
 const FINDINGS: usize = 4;
 /// The same for a program that ran out of memory: why, and what makes it fit.
-const FINDINGS_BESIDE_FIXES: usize = 2;
+const FINDINGS_OF_FAILED: usize = 2;
 /// The characters that fill the parts of the categories that are named in the bar, the largest first.
 const FILLS: [&str; NAMED] = ["█", "▓", "▒", "░", "▚"];
 /// The same for unknown memory, and for categories without a name.
@@ -34,18 +36,29 @@ pub(crate) fn document(source: Source<'_>, report: &TriageReport) -> Document {
         document.advice(source);
         return document;
     };
-    document.flush_title(words::verdict(first));
+    verdict(&mut document, report, first);
     let most = words::most_reserved(first).map_or(String::new(), |most| format!("; {most}"));
     document.paragraph(format!("{} ({}){most}", words::held(first), notes::place(&first.peak)));
     document.file_notes(source);
     document.notes(notes::device(&first.peak));
     document.notes(words::outside(first));
-    categories(&mut document, &first.categories);
-    sites(&mut document, &first.peak.attribution, if has_ways(first) { SITES_BESIDE_FIXES } else { usize::MAX });
+    if !words::is_negligible(first) {
+        categories(&mut document, &first.categories);
+        let most = if first.failure.is_some() { SITES_OF_FAILED } else { usize::MAX };
+        sites(&mut document, &first.peak.attribution, most);
+    }
     let others = || report.devices.iter().filter(|device| device.peak.device != first.peak.device);
-    let more = others().skip(OTHERS).count();
+    // The verdict names those that differ most.
+    let is_named = |device: &DeviceTriage| {
+        report
+            .comparison
+            .as_ref()
+            .is_some_and(|it| [it.most(), it.least()].iter().any(|named| named.device == device.peak.device))
+    };
+    let rest = || others().filter(|device| !is_named(device) && !words::is_negligible(device));
+    let more = rest().skip(OTHERS).count();
     document.screen(|document| {
-        others().take(OTHERS).for_each(|device| document.paragraph(words::held_at_peak(device)));
+        rest().take(OTHERS).for_each(|device| document.paragraph(words::held_at_peak(device)));
         if more > 0 {
             document.toned(Tone::Dim, 0, format!("and {}", count(more, "more device")));
         }
@@ -69,7 +82,22 @@ pub(crate) fn document(source: Source<'_>, report: &TriageReport) -> Document {
     document
 }
 
+/// The verdict on the most important device; before it, that the devices differ, which explains more unless a request failed.
+fn verdict(document: &mut Document, report: &TriageReport, first: &DeviceTriage) {
+    let verdict = words::verdict(first);
+    let differ = report.comparison.as_ref().map(comparison::headline);
+    let (title, other) = match differ {
+        Some(differ) if first.failure.is_none() => (differ, Some(verdict)),
+        differ => (verdict, differ),
+    };
+    document.flush_title(title);
+    other.into_iter().for_each(|other| document.paragraph(other));
+}
+
 fn other(document: &mut Document, device: &DeviceTriage) {
+    if words::is_negligible(device) {
+        return document.paragraph(words::held_at_peak(device));
+    }
     document.flush_title(words::verdict(device));
     document.paragraph(format!("{} ({})", words::held(device), notes::place(&device.peak)));
     document.notes(notes::device(&device.peak));
@@ -144,20 +172,22 @@ fn sites(document: &mut Document, sites: &Attribution, most: usize) {
     }
 }
 
-/// Whether changes are shown that help a failed request.
-fn has_ways(device: &DeviceTriage) -> bool {
-    device.rescue.as_ref().is_some_and(|rescue| !rescue.ways.is_empty())
-}
-
 fn commands(device: &DeviceTriage, source: Source<'_>) -> Vec<Next> {
     let path = source.path;
-    let most = if has_ways(device) { FINDINGS_BESIDE_FIXES } else { FINDINGS };
-    let findings = words::findings(device).into_iter().take(most);
-    let mut lines: Vec<Next> = findings.map(|line| Next::new(line.command, &[path], line.options, line.text)).collect();
-    lines.extend(words::compared(device, path));
-    if has_ways(device) {
+    let has_failed = device.failure.is_some();
+    let most = if has_failed { FINDINGS_OF_FAILED } else { FINDINGS };
+    let command = |line: words::Line| {
+        let next = Next::new(line.command, &[path], line.options, line.text);
+        if has_failed { next.clear() } else { next }
+    };
+    let mut lines: Vec<Next> = words::findings(device).into_iter().take(most).map(command).collect();
+    if device.advice.iter().any(Advice::is_mechanical) {
+        lines.push(Next::new("fix", &[path], "--source .", "write a change as a diff of the source code").clear());
+    }
+    if has_failed {
         return lines;
     }
+    lines.extend(words::compared(device, path));
     // A profile of one instant has no report.
     if source.recording.snapshot.notes.format == Format::DeviceMemoryProfile {
         lines.push(Next::new("flamegraph", &[path], "-o memory.svg", "draw the whole profile"));

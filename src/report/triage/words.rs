@@ -2,9 +2,10 @@
 
 use crate::Recording;
 use crate::analysis::oom::Cause;
-use crate::analysis::triage::{DeviceTriage, Failure, Finding, Nothing};
+use crate::analysis::triage::{DeviceTriage, Failure, Finding, LeftBehind, Nothing};
 use crate::facts::code::sites::NO_STACK;
 use crate::facts::training::{Category, Phase};
+use crate::model::CPU_DEVICE;
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use crate::report::checkpoint::words as checkpointed;
@@ -32,11 +33,16 @@ impl Line {
 /// The verdict on a device, in a sentence without a full stop.
 pub(crate) fn verdict(device: &DeviceTriage) -> String {
     let peak = &device.peak;
+    if is_negligible(device) {
+        let most = signed(peak.at.get(Metric::Allocated));
+        return format!("No GPU memory was recorded, and next to no CPU memory: {most} at its peak");
+    }
     let during = during(device);
     let mut text = match &device.failure {
         Some(failure) => format!("Out of memory{during}{}: {}", first_of(failure), failed(failure)),
+        // That there is no history is a note.
         None if peak.completeness.no_entries => {
-            format!("No history: {} is allocated at dump time", signed(peak.at.get(Metric::Allocated)))
+            format!("{} is allocated at dump time", signed(peak.at.get(Metric::Allocated)))
         }
         None if peak.has_only_markers => {
             let allocated = signed(peak.at.get(Metric::Allocated));
@@ -64,6 +70,11 @@ pub(crate) fn verdict(device: &DeviceTriage) -> String {
         text += &format!("; leaks {} per step", signed(bytes));
     }
     safe(&text)
+}
+
+/// Whether this is CPU memory of a profiler trace of which so little was recorded that nothing follows from it.
+pub(crate) fn is_negligible(device: &DeviceTriage) -> bool {
+    device.peak.device == CPU_DEVICE && device.peak.at.get(Metric::Allocated).max(0).unsigned_abs() < LITTLE
 }
 
 /// What to record to see the category of most of the memory, if it is unknown: a sentence without a full stop.
@@ -182,11 +193,13 @@ pub(crate) fn held_at_peak(device: &DeviceTriage) -> String {
     }
 }
 
-/// The maximum of reserved memory elsewhere in the recording, if it is higher: savings are relative to it.
+/// The maximum of reserved memory elsewhere in the recording, if it is higher: savings are relative to it, except those that make
+/// room for a failed request.
 pub(crate) fn most_reserved(device: &DeviceTriage) -> Option<String> {
     let most = device.peak.maxima[Metric::Reserved as usize].bytes;
     let shown = [device.peak.at.reserved, most].map(signed);
-    (most > device.peak.at.reserved && shown[0] != shown[1]).then(|| format!("max reserved {}", shown[1]))
+    (device.failure.is_none() && most > device.peak.at.reserved && shown[0] != shown[1])
+        .then(|| format!("max reserved {}", shown[1]))
 }
 
 /// The text if no change is recommended.
@@ -267,8 +280,8 @@ pub(crate) fn findings(device: &DeviceTriage) -> Vec<Line> {
 /// A finding, with the saving of the best function to checkpoint.
 pub(crate) fn found_on(device: &DeviceTriage, found: &Finding) -> Line {
     let mut line = finding(found);
-    if device.failure.is_some() && line.command == "fragmentation" {
-        line.options = "--at oom";
+    if line.command == "fragmentation" {
+        line.options = if device.failure.is_some() { "--at oom" } else { "--at peak" };
     }
     let checkpoint = device.checkpoint.as_ref().filter(|_| matches!(found, Finding::Activations { .. }));
     if let Some((checkpoint, best)) = checkpoint.and_then(|it| Some((it, it.candidates.first()?))) {
@@ -282,13 +295,12 @@ pub(crate) fn settings(advice: &SettingsAdvice) -> Option<Line> {
     Some(Line { options: "--sweep", ..Line::new(simulate::settings_advice(advice)?, "simulate") })
 }
 
-/// The command that shows what steps leave behind, if they do and are numbered: after the first step, and after the
-/// last one before the selected instant.
+/// The command that shows what steps leave behind.
 pub(crate) fn compared(device: &DeviceTriage, path: &str) -> Option<Next> {
-    let grows = device.findings.iter().any(|finding| leaked(finding).is_some());
-    let last = device.during.step.filter(|&step| grows && step > 2)? - 1;
-    let [from, to] = [1, last].map(|step| format!("{path}@step:{step}:end"));
-    Some(Next::new("diff", &[&from, &to], "", format!("what steps 2 to {last} leave behind")))
+    let LeftBehind { steps: [first, last], instants } = device.left_behind.as_ref()?;
+    let [from, to] = instants.each_ref().map(|instant| format!("{path}@{instant}"));
+    let steps = if first == last { first.clone() } else { format!("{first} to {last}") };
+    Some(Next::new("diff", &[&from, &to], "", format!("what is left behind from {steps}")))
 }
 
 pub(crate) fn finding(finding: &Finding) -> Line {

@@ -208,7 +208,7 @@ impl Cure {
 fn fragmentation(devices: &Devices<'_>, device: &DeviceTriage, finding: &Finding) -> Found {
     let said = Found::new("fragmentation", false, device).said(finding);
     let options = FragmentationOptions {
-        at: device.failure.map(|_| When::Oom),
+        at: Some(device.failure.map_or(When::Peak, |_| When::Oom)),
         top: Some(1),
         devices: vec![device.peak.device],
         ..FragmentationOptions::default()

@@ -145,7 +145,7 @@ fn an_expression_that_matches_no_site_is_said() {
 #[test]
 fn fragmentation_is_a_share_of_reserved_memory() {
     let path = fixture("fragmented_nocrash");
-    let device = memviz(&["fragmentation", "--format", "json", &path]).json()["devices"][0].clone();
+    let device = memviz(&["fragmentation", "--at", "peak", "--format", "json", &path]).json()["devices"][0].clone();
     let share = device["inactive_bytes"].as_u64().unwrap() as f64 / device["reserved_bytes"].as_u64().unwrap() as f64;
     assert!(share > 0.01, "{share}");
     for (limit, code) in [(share + 1e-6, 0), (share - 1e-6, 1), (1.0, 0), (0.0, 1)] {

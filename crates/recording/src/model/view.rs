@@ -11,8 +11,8 @@ options! {
         pub own: Vec<Regex>,
         /// Whether sites are lines of a library if its model runs below a line of the user's own code.
         pub library_lines: bool,
-        /// Whether stacks leave out C++ frames next to Python frames, and always frames of the allocator, the dispatcher and the
-        /// interpreter.
+        /// Whether stacks leave out C++ frames next to Python frames, frames between a call of an `nn.Module` and its `forward`, and
+        /// always frames of the allocator, the dispatcher and the interpreter.
         pub fold: bool,
         /// The key of `user_metadata` that `--by metadata` groups by; `None` for the whole text.
         pub metadata_key: Option<String>,

@@ -72,9 +72,9 @@ pub const TOOLS: &[Tool] = &[
         options: &["points"],
         ..tool("fragmentation")
     },
-    Tool { options: &["by", "top", "include", "exclude", "all-frames"], ..tool("oom") },
-    Tool { options: &["by", "steps", "capacity", "top", "include", "exclude"], ..tool("leaks") },
-    Tool { options: &["at", "by", "top", "include", "exclude"], ..tool("fragmentation") },
+    Tool { options: &["by", "top", "all", "include", "exclude", "all-frames"], ..tool("oom") },
+    Tool { options: &["by", "steps", "capacity", "top", "all", "include", "exclude"], ..tool("leaks") },
+    Tool { options: &["at", "by", "top", "all", "include", "exclude"], ..tool("fragmentation") },
     Tool { options: &["capacity", "gpu"], ..tool("ledger") },
     #[cfg(feature = "nsys")]
     Tool { options: &["snapshot"], ..tool("nsys") },

@@ -2,8 +2,7 @@
 
 use super::words;
 use crate::analysis::peak::comparison::Comparison;
-use crate::model::bytes::Bytes;
-use crate::report::common::document::{Column, Document, Table, label};
+use crate::report::common::document::{Cell, Column, Document, Table, label};
 use crate::report::common::notes;
 use crate::report::common::words::count;
 
@@ -27,10 +26,13 @@ impl Document {
             Column::right(COLUMN, &words::column(comparison, index)).from(from)
         });
         let mut table = Table::new(columns.chain([Column::label(comparison.by.name())]));
-        let peaks = indexes.iter().map(|&index| words::bytes(comparison.devices[index]));
+        let peaks = indexes.iter().map(|&index| {
+            let device = comparison.devices[index];
+            Cell::marked(words::bound(device), device.bytes)
+        });
         table.row(peaks, words::compared(comparison)).is_total = true;
         for row in &comparison.rows {
-            let bytes = indexes.iter().map(|&index| Bytes(row.bytes[index]).to_string());
+            let bytes = indexes.iter().map(|&index| Cell::size(row.bytes[index]));
             table.row(bytes, label(comparison.by.name(), &row.label, row.inferred));
         }
         self.table(table);

@@ -30,9 +30,13 @@ pub fn compared(comparison: &Comparison) -> String {
 
 /// The memory of a device at its peak, marked if it is a bound.
 pub fn bytes(share: DeviceShare) -> String {
+    format!("{}{}", bound(share), signed(share.bytes))
+}
+
+/// The mark of a device's memory if it is a bound.
+pub fn bound(share: DeviceShare) -> &'static str {
     // The memory at dump time is known.
-    let bound = share.bound.filter(|_| !share.at_dump);
-    format!("{}{}", mark(bound), signed(share.bytes))
+    mark(share.bound.filter(|_| !share.at_dump))
 }
 
 /// The devices that have a column, as indexes; at most `room`, and at least the two that differ most.

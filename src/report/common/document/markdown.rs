@@ -1,7 +1,7 @@
 //! Renders a document as GitHub-flavored Markdown. Nothing is cut; long parts are folded.
 
 use super::text::curve;
-use super::{Block, Cell, Document, Reader, Role, Row, Share, Table, Tone, Words};
+use super::{Block, Cell, Document, Role, Row, Share, Table, Tone, Words};
 use crate::model::bytes::Bytes;
 use crate::report::common::markdown::{cell, code, escape};
 use crate::report::common::notes::safe;
@@ -32,7 +32,12 @@ impl Writer<'_> {
 
     fn block(&mut self, block: &Block) -> io::Result<()> {
         match block {
-            Block::Gap | Block::Advice(_) | Block::Suggestions(_) | Block::Screen(_) | Block::Narrow(..) => Ok(()),
+            Block::Gap
+            | Block::Advice(_)
+            | Block::Suggestions(_)
+            | Block::Screen(_)
+            | Block::Brief(_)
+            | Block::Narrow(..) => Ok(()),
             Block::Heading(title, place) => {
                 self.apart(&format!("### {}", escape(title)))?;
                 self.apart(&format!("{}.", escape(&capital(place))))
@@ -58,7 +63,7 @@ impl Writer<'_> {
                 self.blocks(blocks)?;
                 self.apart("</details>")
             }
-            Block::Aside(blocks) | Block::Wide(_, blocks) => self.blocks(blocks),
+            Block::Aside(blocks) | Block::All(blocks) | Block::Wide(_, blocks) => self.blocks(blocks),
         }
     }
 
@@ -120,7 +125,7 @@ impl Writer<'_> {
         let rule = |&index: &usize| if table.columns[index].is_right { "--:|" } else { "---|" };
         self.apart(&format!("| {} |", names.join(" | ")))?;
         writeln!(self.out, "|{}", columns.iter().map(rule).collect::<String>())?;
-        for row in table.rows.iter().filter(|row| row.reader != Reader::OfText) {
+        for row in table.rows.iter().filter(|row| row.reader.reads_markdown()) {
             let mut cells: Vec<String> = columns.iter().map(|&index| shown(row, &row.cells[index])).collect();
             // Lines that the last column does not show follow its label.
             let below = if row.is_said.is_some() { &[][..] } else { &row.below };

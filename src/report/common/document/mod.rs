@@ -11,6 +11,7 @@
 //! | curve, shares | a line of block characters; a bar with a legend | code; a table |
 //! | fold, tuck | shown with its title; shown without it | folded |
 //! | screen, aside | shown; omitted | omitted; shown |
+//! | all, brief | if the style asks for all; otherwise | shown; omitted |
 //! | wide, narrow | by the width of the screen | shown; omitted |
 //! | advice, commands | if the style asks for advice | omitted, unless they are part of the answer |
 //!
@@ -21,6 +22,7 @@ mod markdown;
 mod shared;
 pub(crate) mod table;
 mod text;
+mod units;
 
 use super::advice::{Advice, advice, for_simulation};
 use super::markdown::code;
@@ -29,7 +31,7 @@ use super::notes;
 use super::words::NOTHING;
 use crate::facts::training::Category;
 use crate::report::Source;
-pub(crate) use shared::{attributed, counters, label, pending};
+pub(crate) use shared::{attributed, counters, label, more_rows, pending, shortened};
 pub(crate) use table::{Cell, Column, Cut, Reader, Row, Table};
 
 /// An answer for people, which can be written as text or as Markdown.
@@ -77,6 +79,10 @@ enum Block {
     Wide(usize, Vec<Block>),
     /// Text on screens of fewer columns.
     Narrow(usize, Vec<Block>),
+    /// Markdown, and text that shows all.
+    All(Vec<Block>),
+    /// Text that fits a screen.
+    Brief(Vec<Block>),
     Screen(Vec<Block>),
     Aside(Vec<Block>),
 }
@@ -261,7 +267,7 @@ impl Document {
     }
 
     pub(crate) fn table(&mut self, table: Table) {
-        self.blocks.push(Block::Table(table));
+        self.blocks.push(Block::Table(table.in_units()));
     }
 
     pub(crate) fn source(&mut self, indent: usize, line: impl Into<String>) {
@@ -334,6 +340,16 @@ impl Document {
 
     pub(crate) fn narrow(&mut self, below: usize, inside: impl FnOnce(&mut Self)) {
         self.blocks.push(Block::Narrow(below, Self::inside(inside)));
+    }
+
+    /// Blocks that make an answer longer than a screen.
+    pub(crate) fn all(&mut self, inside: impl FnOnce(&mut Self)) {
+        self.blocks.push(Block::All(Self::inside(inside)));
+    }
+
+    /// Blocks in their place.
+    pub(crate) fn brief(&mut self, inside: impl FnOnce(&mut Self)) {
+        self.blocks.push(Block::Brief(Self::inside(inside)));
     }
 
     pub(crate) fn screen(&mut self, inside: impl FnOnce(&mut Self)) {

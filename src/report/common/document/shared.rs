@@ -1,12 +1,10 @@
 //! Tables that several answers have.
 
-use super::{Cell, Column, Table, Tone};
+use super::{Cell, Column, Reader, Table, Tone};
 use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::Row;
 use crate::facts::training::Category;
-use crate::model::bytes::Bytes;
 use crate::replay::{Counters, Metric};
-use crate::report::common::notes::signed;
 use crate::report::common::text::{BAR, bar};
 use crate::report::common::words::{self, starred};
 use crate::report::percent;
@@ -26,9 +24,9 @@ pub(crate) fn counters(instants: &[(&str, Counters)]) -> Table {
     let is_used = instants.iter().any(|(_, values)| values.allocated > 0);
     let no_reserved = instants.iter().all(|(_, values)| values.reserved == 0) && is_used;
     for metric in Metric::ALL {
-        let shown = |bytes| if no_reserved && metric == Metric::Reserved { "-".to_owned() } else { signed(bytes) };
+        let shown = |bytes| if no_reserved && metric == Metric::Reserved { "-".into() } else { Cell::size(bytes) };
         let values = instants.iter().map(|(_, values)| shown(values.get(metric)));
-        let mut cells: Vec<String> = [metric.name().to_owned()].into_iter().chain(values).collect();
+        let mut cells: Vec<Cell> = [metric.name().into()].into_iter().chain(values).collect();
         let last = cells.pop().unwrap_or_default();
         table.row(cells, last);
     }
@@ -54,6 +52,26 @@ pub(crate) fn label(name: &str, label: &str, inferred: bool) -> Cell {
     }
 }
 
+/// Shows at most this many of the parts of a total on a screen, and how many others there are, with their sum unless they overlap.
+pub(crate) fn shortened(table: &mut Table, rows: &[Row], total: Option<u64>, most: usize) {
+    // A line that counts one row could be that row.
+    if rows.len() <= most.saturating_add(1) {
+        return;
+    }
+    table.rows[most..].iter_mut().for_each(|row| row.reader = Reader::OfAll);
+    let others = &rows[most..];
+    let bytes = others.iter().map(|row| row.bytes).fold(0, u64::wrapping_add);
+    let cells = |total| [Cell::size(bytes), format!("{:.1}%", percent(bytes, total)).into()];
+    let [bytes, share] = total.map(cells).unwrap_or_default();
+    let label = Cell::from(more_rows(others.len())).toned(Tone::Dim);
+    table.row([bytes, share, Cell::default(), Cell::default()], label).reader = Reader::OfScreen;
+}
+
+/// How many rows a screen does not show.
+pub(crate) fn more_rows(rows: usize) -> String {
+    format!("{}; --all shows them", words::count(rows as u64, "more row"))
+}
+
 /// Parts of a total, each with its share and a bar, and with its stack if requested.
 pub(crate) fn attributed<'r>(
     name: &str,
@@ -68,13 +86,12 @@ pub(crate) fn attributed<'r>(
         Column::right(7, "blocks").gap(2).from(BLOCKS_FROM),
         Column::label(name),
     ])
-    .head(None)
     .below(FRAMES);
     let largest = rows.clone().map(|row| row.bytes).max().unwrap_or(0);
     for row in rows {
         let share = format!("{:.1}%", percent(row.bytes, total));
         let blocks = if row.blocks == 0 { String::new() } else { format!("{}x", row.blocks) };
-        let cells = [Bytes(row.bytes).to_string(), share, bar(row.bytes, largest), blocks];
+        let cells = [Cell::size(row.bytes), share.into(), bar(row.bytes, largest).into(), blocks.into()];
         let shown = table.row(cells, label(name, &row.label, row.inferred));
         shown.cell(2, row.category.map_or(Tone::Tint, Tone::Hued));
         if with_stacks {

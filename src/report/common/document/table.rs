@@ -1,6 +1,7 @@
 //! Tables: rows, and columns that have a width and may be hidden on a narrow screen.
 
 use super::Tone;
+use super::units::Unit;
 use crate::report::common::fit::{broken, shorten, shorten_end};
 use crate::report::common::notes::safe;
 use crate::report::common::text::TextStyle;
@@ -50,6 +51,8 @@ pub(crate) struct Cell {
     /// Text after the label that is never cut, its tone, and the narrowest screen that shows it.
     pub suffix: (String, Tone, usize),
     pub is_code: bool,
+    /// Bytes, with what is written before them: a column shows all of its sizes in one unit.
+    size: Option<(i128, &'static str)>,
 }
 
 /// Which format shows a row.
@@ -59,6 +62,25 @@ pub(crate) enum Reader {
     Everybody,
     OfText,
     OfMarkdown,
+    /// Markdown, and text that shows all.
+    OfAll,
+    /// Text that fits a screen.
+    OfScreen,
+}
+
+impl Reader {
+    pub(crate) fn reads_text(self, all: bool) -> bool {
+        match self {
+            Self::Everybody | Self::OfText => true,
+            Self::OfMarkdown => false,
+            Self::OfAll => all,
+            Self::OfScreen => !all,
+        }
+    }
+
+    pub(crate) fn reads_markdown(self) -> bool {
+        matches!(self, Self::Everybody | Self::OfMarkdown | Self::OfAll)
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -127,6 +149,16 @@ impl<T: Into<String>> From<T> for Cell {
 }
 
 impl Cell {
+    /// A number of bytes.
+    pub(crate) fn size(bytes: impl Into<i128>) -> Self {
+        Self { size: Some((bytes.into(), "")), ..Self::default() }
+    }
+
+    /// A number of bytes after a sign.
+    pub(crate) fn marked(mark: &'static str, bytes: impl Into<i128>) -> Self {
+        Self { size: Some((bytes.into(), mark)), ..Self::default() }
+    }
+
     /// A name from the user's program.
     pub(crate) fn code(text: impl Into<String>) -> Self {
         Self { is_code: true, ..Self::from(text) }
@@ -184,9 +216,27 @@ impl Table {
         Self { below: Some(indent), ..self }
     }
 
+    /// The same with the sizes of each column in one unit.
+    pub(super) fn in_units(mut self) -> Self {
+        for column in 0..self.columns.len() {
+            let size = |row: &Row| row.cells.get(column)?.size.map(|(bytes, _)| bytes);
+            let Some(unit) = Unit::of(self.rows.iter().filter_map(size)) else { continue };
+            for cell in self.rows.iter_mut().filter_map(|row| row.cells.get_mut(column)) {
+                if let Some((bytes, mark)) = cell.size {
+                    cell.text = format!("{mark}{}", unit.shown(bytes));
+                }
+            }
+        }
+        self
+    }
+
     /// Adds a row: one cell for each column but the last, and the label.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>, label: impl Into<Cell>) -> &mut Row {
-        let cells: Vec<Cell> = cells.into_iter().map(Cell::from).chain([label.into()]).collect();
+    pub(crate) fn row<C: Into<Cell>>(
+        &mut self,
+        cells: impl IntoIterator<Item = C>,
+        label: impl Into<Cell>,
+    ) -> &mut Row {
+        let cells: Vec<Cell> = cells.into_iter().map(Into::into).chain([label.into()]).collect();
         debug_assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
         let place = self.rows.len();
         self.rows.push(Row { cells, ..Row::default() });
@@ -194,14 +244,14 @@ impl Table {
     }
 
     /// Adds a row that has only a first cell and a label: a total, or a sum of hidden rows.
-    pub(crate) fn short(&mut self, first: impl Into<String>, label: impl Into<String>) -> &mut Row {
-        let blank = vec![String::new(); self.columns.len().saturating_sub(2)];
+    pub(crate) fn short(&mut self, first: impl Into<Cell>, label: impl Into<String>) -> &mut Row {
+        let blank = vec![Cell::default(); self.columns.len().saturating_sub(2)];
         let row = self.row([first.into()].into_iter().chain(blank), Cell::from(label).toned(Tone::Dim));
         row.is_short = true;
         row
     }
 
-    pub(crate) fn total(&mut self, first: impl Into<String>, label: impl Into<String>) {
+    pub(crate) fn total(&mut self, first: impl Into<Cell>, label: impl Into<String>) {
         self.short(first, label).is_total = true;
     }
 

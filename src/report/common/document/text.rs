@@ -1,6 +1,6 @@
 //! Renders a document as text: as wide as the screen, in colors if it has them.
 
-use super::{Block, Document, Reader, Role, Share, Tone, Words};
+use super::{Block, Document, Role, Share, Tone, Words};
 use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::safe;
 use crate::report::common::text::TextStyle;
@@ -37,7 +37,7 @@ impl TextStyle {
                 if let Some(head) = table.head_line(self) {
                     writeln!(out, "{head}")?;
                 }
-                for row in table.rows.iter().filter(|row| row.reader != Reader::OfMarkdown) {
+                for row in table.rows.iter().filter(|row| row.reader.reads_text(self.all)) {
                     writeln!(out, "{}", table.line(self, row))?;
                     table.below_lines(self, row).iter().try_for_each(|line| writeln!(out, "{line}"))?;
                 }
@@ -74,9 +74,12 @@ impl TextStyle {
                 self.blocks(blocks, out)
             }
             Block::Screen(blocks) => self.blocks(blocks, out),
+            Block::All(blocks) if self.all => self.blocks(blocks, out),
+            Block::Brief(blocks) if !self.all => self.blocks(blocks, out),
             Block::Wide(from, blocks) if self.has(*from) => self.blocks(blocks, out),
             Block::Narrow(below, blocks) if !self.has(*below) => self.blocks(blocks, out),
-            Block::Wide(..) | Block::Narrow(..) | Block::Advice(_) | Block::Suggestions(_) | Block::Aside(_) => Ok(()),
+            Block::All(_) | Block::Brief(_) | Block::Wide(..) | Block::Narrow(..) => Ok(()),
+            Block::Advice(_) | Block::Suggestions(_) | Block::Aside(_) => Ok(()),
         }
     }
 

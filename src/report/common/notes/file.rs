@@ -58,8 +58,8 @@ pub fn file(recording: &Recording) -> Vec<FileNote> {
             "a memory timeline records only categories: no segments, reserved memory or stacks; its device is unnamed, so memviz calls it device 0",
         )),
         Format::DeviceMemoryProfile => lines.push(FileNote::plain(
-            "a JAX device memory profile shows the live buffers at one instant: no history, no reserved memory, and \
-             no memory that a running program uses internally",
+            "a JAX device memory profile shows the live buffers at one instant: no reserved memory, and no memory that a \
+             running program uses internally",
         )),
     }
     if !snapshot.settings.recorded && !snapshot.entries.is_empty() && notes.format == Format::CudaSnapshot {

@@ -1,7 +1,7 @@
 //! Changes that make a recording fit a device, in the JSON of `memviz fit`.
 
 use super::words;
-use crate::simulation::plans::{DevicePlans, Plan, PlannedChange};
+use crate::simulation::plans::{DevicePlans, Plan, PlannedChange, Verdict};
 use crate::simulation::{Difference, Generation, Trust};
 use serde::Serialize;
 
@@ -11,8 +11,8 @@ use serde::Serialize;
 pub struct FitSearch {
     /// The limit in bytes: memory of the device for the allocator, or a limit on allocated bytes.
     pub goal_bytes: u64,
-    /// Whether it fits unchanged.
-    pub fits: bool,
+    /// Whether it fits unchanged; null if that is unknown, because there is no simulation and no bound decides.
+    pub fits: Option<bool>,
     /// The unchanged program; null if there is no simulation.
     pub as_it_is: Option<FitPlan>,
     /// Changes that make it fit, the easiest first; empty if it fits unchanged, or if there are none.
@@ -158,6 +158,18 @@ impl From<&Result<Generation, &'static str>> for FitGeneration {
     }
 }
 
+/// Whether the unchanged program fits, if that is known.
+fn fits(device: &DevicePlans) -> Option<bool> {
+    if device.refused.is_none() {
+        return Some(device.fits);
+    }
+    match device.need.as_ref()?.verdict(device.capacity?) {
+        Verdict::Fits => Some(true),
+        Verdict::CannotFit => Some(false),
+        Verdict::FitsIf | Verdict::Unknown => None,
+    }
+}
+
 impl From<&DevicePlans> for FitSearch {
     fn from(device: &DevicePlans) -> Self {
         let of = |plan: &Plan| FitPlan::of(device, plan);
@@ -166,7 +178,7 @@ impl From<&DevicePlans> for FitSearch {
         let missing = missing.map(|plan| device.measure(plan).saturating_sub(device.goal.bytes()));
         Self {
             goal_bytes: device.goal.bytes(),
-            fits: device.fits,
+            fits: fits(device),
             as_it_is: device.as_it_is.as_ref().map(of),
             plans: device.plans.iter().map(of).collect(),
             nearest: device.nearest.as_ref().map(of),

@@ -361,10 +361,16 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
     let by_settings = device.best().is_some_and(|best| best.changes.is_empty());
     if device.settings_tried > 0 && !by_settings {
         // The sweep lists more settings than those tried here.
-        lines.push(
-            "none of the allocator settings that memviz tried makes the program fit on its own; memviz simulate FILE --sweep lists them"
-                .to_owned(),
-        );
+        let (what, sweep) = match device.unfinished {
+            None => ("the program", "lists them"),
+            Some(_) => (
+                "the whole step",
+                "simulates only what was recorded, up to the failed request: a setting with which that succeeds may fail later in the step",
+            ),
+        };
+        lines.push(format!(
+            "none of the allocator settings that memviz tried makes {what} fit on its own; memviz simulate FILE --sweep {sweep}"
+        ));
     }
     if let Some(time) = device.forward_us.filter(|_| !device.plans.is_empty() || device.nearest.is_some()) {
         lines.push(format!("a forward pass takes {} ({})", duration(time), code_change::TIMES));
