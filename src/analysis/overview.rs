@@ -11,6 +11,7 @@ use crate::analysis::timeline::{TimelineOptions, TimelineReport, peaks_or_failur
 use crate::analysis::triage::{Finding, TriageOptions, TriageReport};
 use crate::error::Result;
 use crate::facts::device::Devices;
+use crate::facts::grouping::GroupBy;
 use crate::model::DeviceId;
 use crate::parallel;
 
@@ -78,7 +79,7 @@ impl Overview {
         let (triage, (settings, timeline)) = parallel::join(verdict, || parallel::join(other_settings, timeline));
         let triage = triage?;
         let holes = found_on(&triage, |finding| matches!(finding, Finding::Fragmentation { .. }));
-        let segments = PeakOptions { devices: holes, ..peak };
+        let segments = PeakOptions { devices: holes, by: GroupBy::Category, ..peak };
         Ok(Self {
             top: options.peak.top,
             timeline: timeline?,

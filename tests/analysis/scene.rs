@@ -4,7 +4,9 @@ use crate::support::{fixture, open};
 use memviz::Recording;
 use memviz::analysis::flame::{self, RangePart};
 use memviz::analysis::peak::{PeakOptions, PeakReport};
-use memviz::analysis::scene::{Columns, Difference, EventFilter, Flow, MOST_COLUMNS, Part, Scene, SceneAxis, Shapes};
+use memviz::analysis::scene::{Columns, Difference, EventFilter, Flow, Folds, MOST_COLUMNS, Overlay, Part};
+use memviz::analysis::scene::{Scene, SceneAxis, Shapes};
+use memviz::analysis::timeline::TimelineOptions;
 use memviz::facts::device::Device;
 use memviz::facts::grouping::GroupBy;
 use memviz::facts::grouping::attribution::OTHER;
@@ -12,6 +14,8 @@ use memviz::facts::grouping::filter::Filter;
 use memviz::facts::time::when::When;
 use memviz::model::Action;
 use memviz::replay::{Instant, Metric, NEVER};
+use memviz::report::view::Group;
+use memviz::report::{Source, timeline};
 use proptest::prelude::*;
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -36,7 +40,7 @@ static RECORDINGS: LazyLock<Vec<Recording>> = LazyLock::new(|| {
 /// A part of an axis by its start and its length, from 0 to 1 of the whole and a little beyond.
 fn parts() -> impl Strategy<Value = (usize, SceneAxis, f64, f64, usize)> {
     let length = prop_oneof![Just(1.0), 0.0..1.0f64, 0.0..0.01f64];
-    let axes = prop::sample::select(vec![SceneAxis::Entry, SceneAxis::Time, SceneAxis::Step]);
+    let axes = prop::sample::select(vec![SceneAxis::Entry, SceneAxis::Time, SceneAxis::Folded, SceneAxis::Step]);
     (0..1000usize, axes, -0.2..1.1f64, length, 1..300usize)
 }
 
@@ -46,7 +50,7 @@ fn chosen((pick, axis, start, length, columns): (usize, SceneAxis, f64, f64, usi
         RECORDINGS.iter().flat_map(|recording| recording.devices().all().to_vec()).collect();
     let device = all[pick % all.len()].clone();
     let is_there = match axis {
-        SceneAxis::Time => device.track.has_times(),
+        SceneAxis::Time | SceneAxis::Folded => device.track.has_times(),
         SceneAxis::Step => device.steps().is_ok(),
         SceneAxis::Entry => true,
     };
@@ -376,4 +380,89 @@ fn steps_are_as_long_as_any_other_on_their_axis() {
     let scene = Scene::new(none.devices().get(0).unwrap());
     let part = Part { axis: SceneAxis::Step, from: 0.0, to: 1e6, columns: 10 };
     assert!(scene.columns(Metric::Allocated, &part).unwrap_err().to_string().contains("no steps"));
+}
+
+/// Each step is compared in one column, so that a scan of its entries shows how far it is from the middle of all.
+#[test]
+fn steps_are_compared_with_the_median_step() {
+    let mut differ = 0;
+    for name in ["gpt_train", "leak", "unet"] {
+        let recording = open(&fixture(name));
+        let device = recording.devices().get(0).unwrap().clone();
+        let steps = device.steps().unwrap();
+        let mut counters = vec![0];
+        device.track.walk(|_, after| counters.push(after.get(Metric::Allocated)));
+        counters[0] = device.history().start.get(Metric::Allocated);
+        let starts = [0].into_iter().chain(steps.ends.iter().copied());
+        // A step starts with the instant after its first entry, and with the state before the recording.
+        let highest = |(from, &to): (u32, &u32)| {
+            let first = if from == 0 { 0 } else { from as usize + 1 };
+            let after = (to as usize + 1).min(counters.len() - 1);
+            let is_last_included = Some(&to) != steps.ends.last() || to < device.track.entries();
+            counters[first..=after].iter().take(after - first + usize::from(is_last_included)).copied().max().unwrap()
+        };
+        let tops: Vec<i64> = starts.zip(&steps.ends).map(highest).collect();
+        let mut sorted = tops.clone();
+        sorted.sort_unstable();
+        let median = sorted[(sorted.len() - 1) / 2];
+        let expected = Overlay {
+            lowest: vec![sorted[0]],
+            median: vec![median],
+            highest: vec![sorted[sorted.len() - 1]],
+            above: tops.iter().map(|top| (top - median).max(0)).collect(),
+            below: tops.iter().map(|top| (median - top).max(0)).collect(),
+        };
+        let scene = Scene::new(&device);
+        assert_eq!(scene.overlay(Metric::Allocated, 1).unwrap(), expected, "{name}");
+        let fine = scene.overlay(Metric::Allocated, 300).unwrap();
+        assert_eq!(fine.highest.iter().max(), expected.highest.iter().max(), "{name}");
+        let ordered = |((low, middle), high): ((&i64, &i64), &i64)| low <= middle && middle <= high;
+        assert!(fine.lowest.iter().zip(&fine.median).zip(&fine.highest).all(ordered), "{name}");
+        differ += fine.above.iter().zip(&fine.below).filter(|(above, below)| **above > 0 || **below > 0).count();
+    }
+    assert!(differ > 0);
+}
+
+#[test]
+fn folds_shorten_periods_without_entries_on_any_device() {
+    let mut found = 0;
+    for recording in RECORDINGS.iter().chain([&open(&fixture("leak"))]) {
+        let devices = recording.devices();
+        let folds = Folds::of(&devices);
+        found += folds.periods.len();
+        for scene in Scene::all(&devices) {
+            let (times, folded) = (scene.positions(SceneAxis::Time), scene.positions(SceneAxis::Folded));
+            assert!(folded.is_sorted());
+            for (&time, &position) in times.iter().zip(&folded) {
+                assert!(
+                    !folds.periods.iter().any(|&(from, to)| from < time && time < to),
+                    "an entry at {time} in a fold"
+                );
+                let before = folds.periods.iter().filter(|&&(_, to)| to <= time);
+                let expected = before.fold(time, |position, (from, to)| position - (to - from) + folds.length);
+                assert!((position - expected).abs() < 1e-3 * expected.max(1.0), "{position} instead of {expected}");
+            }
+        }
+    }
+    assert!(found > 0);
+}
+
+#[test]
+fn a_phase_has_the_same_color_in_the_page_as_in_the_picture() {
+    let recording = open(&fixture("gpt_train"));
+    let devices = recording.devices();
+    let mut scene = Scene::new(devices.get(0).unwrap());
+    let end = f64::from(scene.device().track.entries());
+    let part = Part { axis: SceneAxis::Entry, from: 0.0, to: end, columns: 100 };
+    let bands = scene.bands(Metric::Allocated, GroupBy::Phase, &part, 16).unwrap().bands;
+    let colors: HashSet<String> = bands.iter().map(|band| Group::from(&band.group).light).collect();
+    assert_eq!(colors.len(), bands.len());
+    let report =
+        recording.timeline(&TimelineOptions::default().peak(PeakOptions::default().by(GroupBy::Phase))).unwrap();
+    let mut svg = Vec::new();
+    timeline::draw(Source { path: "x", recording: &recording }, &report).write(&mut svg).unwrap();
+    let svg = String::from_utf8(svg).unwrap();
+    for color in colors {
+        assert!(svg.contains(&color), "{color}");
+    }
 }

@@ -7,6 +7,7 @@ use memviz::analysis::simulate::SimulateOptions;
 use memviz::facts::device::Device;
 use memviz::input::alloc_conf::{Rest, parse};
 use memviz::replay::Metric;
+use memviz::simulation::changes::Change;
 
 /// Recordings with cures of several kinds; one of them starts late.
 const RECORDINGS: [&str; 6] = ["gpt_train", "gpt_train_sdpa_amp", "gpt_late", "oom", "fragmented", "side_stream"];
@@ -177,4 +178,40 @@ fn settings_that_pytorch_refuses_are_refused() {
     let wrong = Attempt::default().alloc_conf(Some("max_split_size_mb:few".to_owned()));
     let error = cures.run(&wrong).unwrap_err().to_string();
     assert!(error.starts_with("expected ") && error.contains("max_split_size_mb"), "{error}");
+}
+
+/// The runs of `memviz simulate` with changes by name, and the same in the page.
+#[test]
+fn changes_give_the_figures_of_simulate() {
+    let recording = open(&fixture("gpt_train"));
+    let devices = recording.devices();
+    let device = &devices.all()[0];
+    let cures = WhatIf::of(device, Simulate::All);
+    let mut after = Vec::new();
+    for names in [
+        &["optimizer:sgd"] as &[&str],
+        &["offload:optimizer"],
+        &["checkpoint:Block"],
+        &["optimizer:sgd", "offload:activations"],
+    ] {
+        let changes: Vec<Change> = names.iter().map(|name| name.parse().unwrap()).collect();
+        let attempt = Attempt::default().changes(changes.clone());
+        let options = SimulateOptions::default().changes(changes).devices(vec![device.id()]);
+        let expected = recording.simulate(&options).unwrap().devices.remove(0).runs.pop().unwrap();
+        match cures.run(&attempt) {
+            Ok(run) => {
+                assert_eq!(
+                    (&run.outcome, run.trust, &run.because),
+                    (&expected.outcome, expected.trust, &expected.because),
+                    "{names:?}"
+                );
+                let curve = cures.over_time(Metric::Allocated, &attempt).unwrap().unwrap();
+                assert_eq!(Some(curve.peak()), run.outcome.map(|outcome| outcome.max_allocated), "{names:?}");
+                after.push(curve.peak());
+            }
+            Err(refused) => assert!(expected.because.starts_with(&refused.to_string()), "{names:?}: {refused}"),
+        }
+    }
+    after.dedup();
+    assert!(after.len() > 1, "{after:?}");
 }

@@ -21,7 +21,6 @@ use memviz::facts::training::Phase;
 use memviz::input::ReadOptions;
 use memviz::replay::{Metric, Track};
 use memviz::report::flamegraph::folded;
-use memviz::report::fragmentation::BlockColor;
 use memviz::report::page::Page;
 use memviz::report::{Source, checkpoint, flamegraph, fragmentation, plot_columns, timeline};
 use rayon::prelude::*;
@@ -53,9 +52,7 @@ fn pictures(recording: &Recording) -> Vec<(&'static str, String)> {
     let flame = recording.flame(&FlameOptions::default()).unwrap();
     text("flame graph", &|out| flamegraph::draw(source, &flame).write(out).unwrap());
     let map = recording.segment_map(&PeakOptions::default()).unwrap();
-    for (name, color) in [("segments by state", BlockColor::State), ("segments by site", BlockColor::Group(TOP))] {
-        text(name, &|out| fragmentation::draw(source, &map, color).write(out).unwrap());
-    }
+    text("segments", &|out| fragmentation::draw(source, &map, TOP).write(out).unwrap());
     let curves = CurveOptions::default().axis(XAxis::Entry).columns(plot_columns(recording.histories.len()));
     let options = CheckpointOptions::default().curves(Some(curves));
     let report = recording.checkpoint(&options).unwrap();
@@ -168,6 +165,39 @@ fn segments_are_shown_where_holes_matter() {
     }
 }
 
+#[test]
+fn blocks_of_segments_are_named_by_category_and_site() {
+    let recording = support::open(&fixture("oom"));
+    let source = Source { path: "snapshot.pickle", recording: &recording };
+    for (by, first) in [
+        (GroupBy::Category, "activations\n"),
+        (GroupBy::Site, "activations\n"),
+        (GroupBy::Phase, "forward\nactivations\n"),
+    ] {
+        let map = recording.segment_map(&PeakOptions::default().by(by)).unwrap();
+        let mut svg = Vec::new();
+        fragmentation::draw(source, &map, TOP).write(&mut svg).unwrap();
+        let svg = String::from_utf8(svg).unwrap();
+        let titles: Vec<&str> = svg.split("<title>").skip(1).filter_map(|rest| rest.split("</title>").next()).collect();
+        let is_named = |title: &&str| title.starts_with(&format!("{first}minigpt.py:"));
+        assert!(titles.iter().any(is_named), "{by:?}: {titles:?}");
+        assert!(titles.iter().all(|title| title.lines().count() >= 3), "{by:?}: {titles:?}");
+    }
+}
+
+/// Devices of one kind share a scale, unless one of them would be hardly visible.
+#[test]
+fn devices_share_a_scale_of_bytes() {
+    let recording = support::open(&fixture("multi_gpu"));
+    let source = Source { path: "snapshot.pickle", recording: &recording };
+    let report = recording.timeline(&TimelineOptions::default()).unwrap();
+    assert_eq!(report.devices.len(), 2);
+    let mut svg = Vec::new();
+    timeline::draw(source, &report).write(&mut svg).unwrap();
+    let svg = String::from_utf8(svg).unwrap();
+    assert_eq!(svg.matches(">\n3 GiB\n<").count(), 2, "{svg}");
+}
+
 /// A segment without free memory shows none, however narrow its blocks are.
 #[test]
 fn full_segments_look_full() {
@@ -175,7 +205,7 @@ fn full_segments_look_full() {
     let map = recording.segment_map(&PeakOptions::default().at(Some(When::Peak))).unwrap();
     let mut svg = Vec::new();
     let source = Source { path: "snapshot.pickle", recording: &recording };
-    fragmentation::draw(source, &map, BlockColor::State).write(&mut svg).unwrap();
+    fragmentation::draw(source, &map, TOP).write(&mut svg).unwrap();
     let svg = String::from_utf8(svg).unwrap();
     let document = Document::parse(&svg).unwrap();
     let rectangles = document.descendants().filter(|node| node.has_tag_name("rect"));

@@ -6,10 +6,10 @@
 // line prints, without `memviz: `.
 
 /**
- * The unit of an x axis: `entry` instants, `time` microseconds since the first entry of the recording, `step` millionths of the
- * device's steps, if it has steps.
+ * The unit of an x axis: `entry` instants, `time` microseconds since the first entry of the recording, `folded` the same except that
+ * long periods without activity are shortened, `step` millionths of the device's steps, if it has steps.
  */
-export type Axis = "entry" | "time" | "step";
+export type Axis = "entry" | "time" | "folded" | "step";
 export type Metric = "allocated" | "active" | "requested" | "reserved";
 /** A name of `--by`: `Figures.by` lists the names that a file supports. */
 export type By = string;
@@ -140,10 +140,10 @@ export class Engine {
     /** JSON: `Finding[]`, the most urgent first. Takes a while: call it when there is time, after `explore`. */
     findings(): string;
     /**
-     * JSON: `Tried`, the needs of a device with the cures at some places of its list, under other settings, or with this many bytes
-     * in total (0 for the recorded device); null if cures alone save too little.
+     * JSON: `Tried`, the needs of a device with the cures at some places of its list, under other settings, with this many bytes
+     * in total (0 for the recorded device), or with changes by name, as in `checkpoint:Block`; null if cures alone save too little.
      */
-    tried(device: number, cures: Uint32Array, allocConf: string | undefined, capacity: number): string;
+    tried(device: number, cures: Uint32Array, allocConf: string | undefined, capacity: number, changes: string[]): string;
     /**
      * `Curve.values` with what is tried, NaN after the request that ends the program; null for metrics other than allocated and
      * reserved, and for reserved memory if the recording starts with free segments.
@@ -158,7 +158,12 @@ export class Engine {
         cures: Uint32Array,
         allocConf: string | undefined,
         capacity: number,
+        changes: string[],
     ): Float64Array | null;
+    /** JSON: `Choices`, what changes of the program can name. */
+    choices(device: number): string;
+    /** All steps of a device above each other. */
+    overlay(device: number, metric: Metric, columns: number): Overlay;
     free(): void;
 }
 
@@ -213,10 +218,14 @@ export interface Figures {
     has_segments: boolean;
     /** What was cut off or not understood. */
     notes: string[];
+    /** Periods without activity on any device, which the axis `folded` shortens: microseconds, and the length of each on that axis. */
+    folds: Folds;
     /** Names of `--by` that this file supports; groups of `function` overlap, so it is only for tables. */
     by: string[];
     devices: DeviceFigures[];
 }
+
+export interface Folds { periods: [from: number, to: number][]; length: number }
 
 export interface DeviceFigures {
     device: number;
@@ -251,7 +260,7 @@ export interface Annotation { name: string; from_us: number; to_us: number; from
 export interface Steps { why: string | null; steps: { from: number; to: number }[] }
 
 /** Consecutive entries of one phase; `to` is after the last one. */
-export interface PhaseSpan { phase: string; from: number; to: number; recorded: boolean }
+export interface PhaseSpan { phase: string; from: number; to: number; recorded: boolean; light: string; dark: string }
 
 /** The memory in use on the whole device at one time. */
 export interface Sample {
@@ -266,6 +275,20 @@ export interface Sample {
 }
 
 export interface Gpu { name: string; memory_bytes: number }
+
+/** The functions that `checkpoint:NAME` can name, and the optimizers of `optimizer:NAME`. */
+export interface Choices { calls: string[]; optimizers: string[] }
+
+/** All steps in the same columns: each column is the same part of the entries of each step. */
+export interface Overlay {
+    /** The least, the middle and the most bytes of all steps in each column; the lower middle of an even number of steps. */
+    lowest: Float64Array;
+    median: Float64Array;
+    highest: Float64Array;
+    /** For each step, how far it is above and below the median where it is farthest from it; 0 if it never is. */
+    above: Float64Array;
+    below: Float64Array;
+}
 
 /** The part of a range that a flame graph shows. */
 export type RangePart = "allocated" | "freed" | "survived";
@@ -392,11 +415,14 @@ export interface Allocation {
     born_us: number | null;
     freed_us: number | null;
     site: string;
+    /** In words. */
     category: string;
     /** The reason. */
     evidence: string;
     /** Whether the category is inferred rather than recorded. */
     inferred: boolean;
+    /** What holds it in the program, such as `model.fc1.weight`, the most telling first; empty if that is unknown. */
+    holders: string[];
     phase: string | null;
     stream: number | null;
     pool: string | null;

@@ -1,6 +1,7 @@
 /** The axis of steps, on which steps of several recordings start at the same position. */
 
 import type { Axis, Steps } from '../engine/engine.d.ts';
+import { timeAxis } from './folds.ts';
 import { name } from './format.ts';
 import type { Lane } from './lane.ts';
 import type { Recording } from './recording.ts';
@@ -30,8 +31,12 @@ export function whyNotAligned(recordings: readonly Recording[], device: number):
     return null;
 }
 
-/** The axis of steps if all recordings have steps that can be aligned, otherwise `other`; any other axis stays. */
+/**
+ * The axis of steps if all recordings have steps that can be aligned, otherwise `other`; the axis of folded time if there is one
+ * recording with folds, otherwise that of time; any other axis stays.
+ */
 export function possibleAxis(axis: Axis, recordings: readonly Recording[], device: number, other: Axis): Axis {
+    if (axis === 'folded') return timeAxis(recordings);
     const isPossible = axis !== 'step' || (recordings.length > 1 && whyNotAligned(recordings, device) === null);
     return isPossible ? axis : other;
 }

@@ -1,6 +1,6 @@
 /** Every allocation, or segment, as a shape over time, stacked: the largest ones individually, the rest on top of them. */
 
-import type { Blocks as Answer, Frame } from '../engine/engine.d.ts';
+import type { Blocks as Answer } from '../engine/engine.d.ts';
 import { lookAt } from './aligned.ts';
 import { chart } from './chart.ts';
 import { Latest } from './client.ts';
@@ -10,13 +10,14 @@ import { bytes, entry, name, whole } from './format.ts';
 import type { Lane } from './lane.ts';
 import type { Pen } from './pen.ts';
 import { drawAxes, fromX, fromY, isInside, LEFT, type Plot, RIGHT, toX, toY } from './plot.ts';
+import { endRange, RangeDrag } from './range.ts';
 import { Raster } from './raster.ts';
 import { paintShapes, pieces, shapeAt, stackAt } from './shapes.ts';
 import { around, column, covers, type Stretch } from './stacked.ts';
 import { chosenBand, type Selection, stackedBy } from './state.ts';
 import type { Surface } from './surface.ts';
 import { theme } from './theme.ts';
-import type { Tip } from './tip.ts';
+import { stackLines, type Tip, type TipLine } from './tip.ts';
 import type { Drawn, View } from './view.ts';
 
 /** The most shapes that are drawn individually: more would be thinner than a pixel. */
@@ -38,6 +39,7 @@ class Shapes implements Drawn {
     #latest = new Latest(true);
     #fetched: Fetched | null = null;
     readonly #raster = new Raster();
+    readonly #range: RangeDrag;
     #hover: { x: number; y: number } | null = null;
 
     constructor(
@@ -50,12 +52,14 @@ class Shapes implements Drawn {
         private readonly fail: (error: unknown) => void,
     ) {
         const label = `Allocations, or segments, of ${name(lane.recording.name)} over time, stacked; click one for its stack`;
+        this.#range = new RangeDrag(lane, tip, () => this.plot(), () => this.surface);
         this.surface = chart(host, lanes, lane, label, {
             plot: () => this.plot(),
             draw: () => this.#draw(),
             fetch: () => this.fetch(),
             point: (x, y) => this.#point(x, y),
             click: (x, y) => this.#click(x, y),
+            range: this.#range,
             next: (step) => this.#next(step),
         });
         lane.store.subscribe((state) => {
@@ -116,7 +120,8 @@ class Shapes implements Drawn {
             if (pen === this.surface.pen) this.#blit(plot, this.#fetched, shown);
             else this.#exact(pen, plot, this.#fetched, shown);
         }
-        drawAxes(pen, plot, this.lane.store.state.axis, shown);
+        drawAxes(pen, plot, this.lane.recording.figures.folds, this.lane.store.state.axis, shown);
+        this.#range.paint(pen, plot, shown);
         pen.within(plot.box, () => {
             const x = Math.round(toX(plot, this.lane.x(this.lane.at))) - 0.5;
             pen.line([x, plot.box.y, x, plot.box.y + plot.box.height], { stroke: ACCENT[shown] });
@@ -201,13 +206,14 @@ class Shapes implements Drawn {
         return blocks.made[shape] === 0 ? null : { entry: blocks.made[shape] - 1, second };
     }
 
-    /** The stack of a shape, if it has one. */
-    #stack(shape: number): (() => Promise<Frame[]>) | undefined {
+    /** What more is known about a shape. */
+    #told(shape: number): (() => Promise<TipLine[]>) | undefined {
         const selection = this.#selection(shape);
         const { lane } = this;
-        if (selection && 'allocation' in selection) return () => lane.stack(selection.allocation);
+        const label = this.#fetched?.blocks.groups[this.#fetched.blocks.group[shape]]?.label ?? '';
+        if (selection && 'allocation' in selection) return () => lane.told(selection.allocation, label);
         if (selection && 'entry' in selection)
-            return () => lane.recording.client.ask('stack', [lane.device.device, selection.entry]);
+            return async () => stackLines(await lane.recording.client.ask('stack', [lane.device.device, selection.entry]));
         return undefined;
     }
 
@@ -258,7 +264,7 @@ class Shapes implements Drawn {
         }
         lines.push({ text: `${entry(blocks.instants[under.at])}: ${bytes(blocks.totals[under.at])}` });
         const bounds = this.surface.canvas.getBoundingClientRect();
-        this.tip.show(bounds.left + x, bounds.top + y, lines, this.#stack(under.shape));
+        this.tip.show(bounds.left + x, bounds.top + y, lines, this.#told(under.shape));
     }
 
     /** The name of a shape: its allocation, or the start of its segment. */
@@ -285,6 +291,7 @@ class Shapes implements Drawn {
         const under = this.#under();
         if (!under || !this.#fetched) return;
         const { blocks } = this.#fetched;
+        endRange(this.lane);
         lookAt(this.lanes, this.lane, blocks.instants[under.at]);
         this.lane.store.set({ selected: this.#selection(under.shape) });
     }

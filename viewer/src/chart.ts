@@ -15,7 +15,7 @@ export interface Charted {
     /** The pointer is at a position, or outside. */
     point: (x: number, y: number) => void;
     click: (x: number, y: number, event: PointerEvent) => void;
-    range?: Ranged;
+    range: Ranged;
     /** Selects what is below or above the selection. */
     next?: (step: 1 | -1) => void;
 }
@@ -40,7 +40,8 @@ export function chart(
         hover: point,
         leave: () => point(-1, -1),
         click,
-        ...(range ? { range } : {}),
+        // A range is part of one recording.
+        ...(lanes.length === 1 ? { range } : {}),
     });
     return surface;
 }

@@ -2,18 +2,20 @@
 
 import type { Axis } from '../engine/engine.d.ts';
 import { whyNotAligned } from './aligned.ts';
+import { Latest } from './client.ts';
 import { button, byId, element } from './dom.ts';
-import { name, whole } from './format.ts';
+import { timeAxis } from './folds.ts';
+import { bytes, name, whole } from './format.ts';
 import { changeDevice, devicesOf, extent, type Lane } from './lane.ts';
 import { clamped } from './navigate.ts';
 import { common } from './recording.ts';
-import { METRICS, type State, stackedBy } from './state.ts';
+import { METRICS, type State, stackedBy, touches } from './state.ts';
 
 /** Groupings that segments do not have: each segment contains blocks of many. */
 const OF_BLOCKS_ONLY = 'category';
 
 /** The choices of the x axis. */
-const AXES: Record<Axis, string> = {
+const AXES: Record<Exclude<Axis, 'folded'>, string> = {
     entry: 'entries',
     time: 'time',
     step: 'aligned by step: each step begins at the same place in all recordings, and is as long as any other',
@@ -58,6 +60,18 @@ function onlyIn(lanes: readonly Lane[], device: number): string {
     return having.length === lanes.length ? '' : ` (only ${having.map((each) => each.letter).join(' and ')})`;
 }
 
+/** The bytes at the cursor that the search finds, in words; `null` without a search, and for segments, which it does not find. */
+async function matching({ at, device, found, recording, store }: Lane): Promise<string | null> {
+    const { metric } = store.state;
+    if (!found || metric === 'reserved') return null;
+    const instant = ['entry', at, at + 0.5, 1] as const;
+    const [[held], total] = await Promise.all([
+        recording.client.ask('held', [device.device, metric, ...instant, Uint32Array.from(found)]),
+        recording.value(device.device, metric, at),
+    ]);
+    return `${bytes(held)} of ${bytes(total)}`;
+}
+
 /** Fills the row of controls. */
 export function showControls(
     lanes: readonly Lane[],
@@ -100,8 +114,12 @@ export function showControls(
 
     const together = [...recordings, ...lane.beside];
     const titles = Object.entries(AXES).filter(([axis]) => axis !== 'step' || together.length > 1) as [Axis, string][];
-    const axes = titles.map(([axis, title]) => button(axis, `x axis: ${title}`, () => changeAxis(lanes, axis)));
+    // The first press folds idle periods, if there are any, and the second one draws them to scale.
+    const timed = timeAxis(together);
+    const chosen = (axis: Axis): Axis => (axis !== 'time' || store.state.axis === timed ? axis : timed);
+    const axes = titles.map(([axis, title]) => button(axis, `x axis: ${title}`, () => changeAxis(lanes, chosen(axis))));
     axes[1].disabled = !hasTimes;
+    if (timed === 'folded') axes[1].title = 'x axis: time, with long idle periods shortened; press again to draw them to scale';
     const fit = button('fit height', 'Scale the visible part to the full height (y)', () =>
         store.set({ fit: !store.state.fit }),
     );
@@ -132,13 +150,15 @@ export function showControls(
     parts.push(element('span', { class: 'search' }, search, ' ', count));
     host.replaceChildren(...parts);
 
+    /** The bytes that the search finds, in words. */
+    let weighed = '';
     const update = (state: Readonly<State>) => {
         device.value = String(state.device);
         by.value = state.by;
         bands.textContent =
             stackedBy(state.by) === state.by ? '' : `the bands show ${stackedBy(state.by)}, because groups by ${state.by} overlap`;
         metric.value = state.metric;
-        axes.forEach((each, at) => each.setAttribute('aria-pressed', String(state.axis === titles[at][0])));
+        axes.forEach((each, at) => each.setAttribute('aria-pressed', String(titles[at][0] === (state.axis === 'folded' ? 'time' : state.axis))));
         if (axes.length > 2) {
             const why = whyNotAligned(together, state.device);
             axes[2].disabled = why !== null;
@@ -153,9 +173,23 @@ export function showControls(
             count.className = 'alarm';
             count.textContent = name(lane.problem, 80);
         } else if (found.every((each) => each !== null)) {
-            count.textContent = `${found.map((each) => whole(each.size)).join(' / ')} found`;
+            const all = found.map((each) => whole(each.size)).join(' / ');
+            count.textContent = `${all} found${weighed === '' ? '' : `: ${weighed}`}`;
         }
     };
+    const weigh = new Latest();
+    store.subscribe((_, changed) => {
+        if (touches(changed, 'found', 'at', 'at2', 'metric', 'device')) {
+            weigh.run(async () => {
+                try {
+                    weighed = (await Promise.all(lanes.map(matching))).filter((each) => each !== null).join(' / ');
+                    update(store.state);
+                } catch (error) {
+                    fail(error);
+                }
+            });
+        }
+    });
     store.subscribe(update);
     update(store.state);
 }

@@ -3,7 +3,7 @@
 import type { Allocation, Frame, Neighbor } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
 import { breakable, button, element } from './dom.ts';
-import { bytes, counted, duration, entry, growth, name, share, whole } from './format.ts';
+import { bytes, counted, duration, entry, growth, holders, name, share, whole } from './format.ts';
 import type { Lane } from './lane.ts';
 import { withLine } from './sources.ts';
 import { OTHERS } from './stacked.ts';
@@ -180,6 +180,7 @@ export class Details {
             ['block size', `${bytes(of.block_bytes)} (${whole(of.block_bytes)})`],
             ['category', `${name(of.category)}${of.inferred ? ' *' : ''}`],
             ['because', name(of.evidence, 400)],
+            ...(of.holders.length > 0 ? [['held by', holders(of.holders)] as [string, string]] : []),
             ['allocated', of.born === 0 ? 'before the recording' : when(of.born)],
             ['freed', of.freed === null ? 'not in the recording' : when(of.freed)],
         ];

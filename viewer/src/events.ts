@@ -7,7 +7,7 @@ import { bytes, duration, entry, name, typedBytes, whole } from './format.ts';
 import type { Lane } from './lane.ts';
 import { lastUpTo } from './rising.ts';
 import { LISTED, type State, touches } from './state.ts';
-import type { Tip } from './tip.ts';
+import { stackLines, type Tip } from './tip.ts';
 import type { View } from './view.ts';
 
 /** The height of a line in pixels; a row has one line, or two in a narrow window. */
@@ -325,6 +325,6 @@ export class EventsView implements View {
         }
         const { recording, device } = this.#lane;
         const lines = [{ text: `${event.action}, ${entry(event.entry + 1)}` }];
-        this.tip.show(clientX, clientY, lines, () => recording.client.ask('stack', [device.device, event.entry]));
+        this.tip.show(clientX, clientY, lines, async () => stackLines(await recording.client.ask('stack', [device.device, event.entry])));
     }
 }

@@ -64,7 +64,7 @@ function figures(lane: Lane, called: string | null): HTMLElement[] {
     return parts;
 }
 
-/** The verdict in one line: the most urgent finding, or the peak if there is none yet. */
+/** The verdict: the most urgent finding, or the peak if there is none yet. */
 export function showVerdict(lanes: readonly Lane[], findings: readonly Finding[]): void {
     const verdict = byId('verdict');
     const [first, second] = lanes;
@@ -76,9 +76,9 @@ export function showVerdict(lanes: readonly Lane[], findings: readonly Finding[]
     const peak = isStill(lanes) ? `${bytes(first.device.end.allocated)} allocated at the dump` : `Peak of ${most}`;
     let text = findings[0] ? place + findings[0].sentence : peak;
     if (second) text = isOneKind(lanes) ? between(allocated, second.device.peak.allocated) : differing(lanes);
-    verdict.textContent = name(text, 300);
-    verdict.title = name(text, 1000);
+    verdict.textContent = name(text, 1000);
     verdict.classList.toggle('alarm', isAlarm);
+    verdict.classList.toggle('failed', !second && first.device.ooms.length > 0);
 }
 
 /** The text for memory of two kinds, which has no difference. */

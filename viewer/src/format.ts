@@ -88,3 +88,8 @@ export function cut(text: string, limit: number): string {
 export function name(text: string, limit = 120): string {
     return cut(safe(cut(text, 4 * limit)), limit);
 }
+
+/** What holds an allocation, the most telling first. */
+export function holders([first, ...others]: readonly string[]): string {
+    return name(first, 300) + (others.length > 0 ? ` (and ${counted(others.length, 'other')})` : '');
+}

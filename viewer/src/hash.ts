@@ -28,6 +28,7 @@ export function write(state: State, initial: State, shown = ''): string {
     put('cures', state.cures, initial.cures);
     if (state.conf !== null && state.conf.length < 2000) parts.set('conf', state.conf);
     put('capacity', state.capacity, initial.capacity);
+    put('changes', state.changes, initial.changes);
     put('vary', state.vary, initial.vary);
     put('value', state.value, initial.value);
     put('listed', state.listed, initial.listed);
@@ -76,7 +77,7 @@ export function read(hash: string): Partial<State> {
     const device = number('device');
     if (device !== undefined && Number.isInteger(device)) state.device = device;
     const axis = parts.get('x');
-    if (axis === 'entry' || axis === 'time' || axis === 'step') state.axis = axis;
+    if (axis === 'entry' || axis === 'time' || axis === 'folded' || axis === 'step') state.axis = axis;
     const [from, to] = [number('from'), number('to')];
     if (from !== undefined && to !== undefined && from < to) [state.from, state.to] = [from, to];
     const metric = parts.get('metric');
@@ -101,6 +102,8 @@ export function read(hash: string): Partial<State> {
     if (capacity !== undefined) state.capacity = capacity;
     if (value !== undefined) state.value = value;
     if (least !== undefined) state.least = least;
+    const changes = parts.get('changes');
+    if (changes && changes.length < 4000) state.changes = changes;
     const vary = parts.get('vary');
     if (vary) state.vary = vary;
     const listed = parts.get('listed');

@@ -160,7 +160,7 @@ export class Icicle implements Drawn {
 
     /** Calls `each` for every visible node. */
     #each(
-        call: (node: FlameNode, at: number, box: { x: number; y: number; width: number; height: number }) => void,
+        call: (node: FlameNode | MergedNode, at: number, box: { x: number; y: number; width: number; height: number }) => void,
     ): void {
         const root = this.#nodes[this.#root];
         if (!root || root.bytes <= 0) return;
@@ -195,8 +195,14 @@ export class Icicle implements Drawn {
             pen.rect({ ...box, width: Math.max(0.5, box.width - (box.width > 3 ? 1 : 0)) }, fill);
             if (at === 0 && this.#around !== '') pen.outline(box, { stroke: TEXT[shown], width: 2 });
             if (box.width > 34) {
-                const text = fitting(pen, name(node.label, 160), box.width - 8, { size: 10.5, mono: true });
-                if (text) pen.text(box.x + 4, box.y + 13, text, { fill: onTop(fill), size: 10.5, mono: true });
+                const style = { fill: onTop(fill), size: 10.5, mono: true };
+                const size = 'before' in node ? changed(node.after.bytes - node.before.bytes) : bytes(node.bytes);
+                const taken = pen.measure(size, style) + 10;
+                // The name matters more: narrow frames have no size.
+                const hasSize = box.width > 2 * taken;
+                const text = fitting(pen, name(node.label, 160), box.width - 8 - (hasSize ? taken : 0), style);
+                if (text) pen.text(box.x + 4, box.y + 13, text, style);
+                if (hasSize) pen.text(box.x + box.width - 5, box.y + 13, size, { ...style, anchor: 'end' });
             }
         });
         if (this.lane.second) pen.text(this.surface.width - 20, 16, 'B', { fill: MUTED[shown], bold: true });

@@ -1,10 +1,12 @@
 /** One of at most two recordings that are shown together, and its part of the state. */
 
-import type { DeviceFigures, FailedRequest, Frame } from '../engine/engine.d.ts';
+import type { DeviceFigures, FailedRequest } from '../engine/engine.d.ts';
 import { possibleAxis } from './aligned.ts';
-import { name } from './format.ts';
+import { holders, name } from './format.ts';
+import { clamped } from './navigate.ts';
 import type { Recording } from './recording.ts';
 import { AS_RECORDED, type State, type Store } from './state.ts';
+import { stackLines, type TipLine } from './tip.ts';
 
 export class Lane {
     /** Allocations whose stacks the search finds, in ascending order; `null` without a search. */
@@ -63,12 +65,15 @@ export class Lane {
         return this.recording.x(this.device.device, instant, this.store.state.axis);
     }
 
-    /** The stack of an allocation, innermost frame first; without one, the stack of its forward call below a line that says so. */
-    async stack(allocation: number): Promise<Frame[]> {
-        const { stack, forward, forward_inferred } = await this.recording.client.ask('allocation', [this.device.device, allocation]);
-        if (stack.length > 0 || forward.length === 0) return stack;
-        const label = `no stack was recorded; the stack of its forward call${forward_inferred ? ' (inferred)' : ''}:`;
-        return [{ label, path: '', own: false }, ...forward];
+    /** The category of an allocation, what holds it, its line unless that is `shown`, and its stack, or that of its forward call. */
+    async told(allocation: number, shown: string): Promise<TipLine[]> {
+        const of = await this.recording.client.ask('allocation', [this.device.device, allocation]);
+        const lines = [`${of.category}${of.inferred ? ' *' : ''}`, ...(of.holders.length > 0 ? [`held by ${holders(of.holders)}`] : [])];
+        if (of.site !== shown) lines.push(of.site);
+        const isForward = of.stack.length === 0 && of.forward.length > 0;
+        if (isForward) lines.push(`no stack was recorded; the stack of its forward call${of.forward_inferred ? ' (inferred)' : ''}:`);
+        const stack = await stackLines(isForward ? of.forward : of.stack);
+        return [...lines.map((text) => ({ text: name(text, 400) })), ...stack];
     }
 
     extent(): [number, number] {
@@ -104,14 +109,14 @@ export function sameStep(lane: Lane, other: Lane): number | null {
     return Math.max(like.from + 1, Math.round(like.from + part * (like.to - like.from)));
 }
 
-/** Switches the lanes to another device: its whole range, at its first failed request or its peak. */
+/** Switches the lanes to another device, at its first failed request or its peak. */
 export async function changeDevice(lanes: readonly Lane[], device: number): Promise<void> {
     await Promise.all(lanes.map(({ recording }) => recording.prepare(recording.device(device).device)));
     const { store } = lanes[0];
     const recordings = [...lanes.map(({ recording }) => recording), ...lanes[0].beside];
     const axis = possibleAxis(store.state.axis, recordings, device, 'entry');
     store.set({ device, axis, selected: null, mark: null, ...AS_RECORDED });
-    const [from, to] = extent(lanes);
+    const [from, to] = opened(lanes);
     store.set({ from, to });
     for (const lane of lanes) {
         const failed = lanes.length === 1 ? lane.device.ooms[0]?.instant : undefined;
@@ -148,6 +153,20 @@ export function extent(lanes: readonly Lane[]): [number, number] {
     );
     const all = [...lanes.map((lane) => lane.extent()), ...besides];
     return [Math.min(...all.map(([from]) => from)), Math.max(...all.map(([, to]) => to))];
+}
+
+/** The range that a page opens with: the step in which the first request fails, as in the picture, or otherwise the whole run. */
+export function opened(lanes: readonly Lane[]): [number, number] {
+    const whole = extent(lanes);
+    const [lane] = lanes;
+    const [failed] = lane.device.ooms;
+    if (lanes.length > 1 || lane.beside.length > 0 || !failed) return whole;
+    const steps = lane.recording.steps(lane.device.device);
+    const before = steps.findLast(({ to }) => to < failed.instant);
+    const around = steps.find(({ to }) => to >= failed.instant);
+    if (!before) return whole;
+    const { from, to } = clamped(lane.x(before.to), around ? lane.x(around.to) : whole[1], whole);
+    return [from, to];
 }
 
 /** Where a failed request would have been: above reserved memory, or above allocated memory if that is unknown. */

@@ -1,4 +1,4 @@
-/** Zooming and panning along x by wheel, drag and keys, the same in every plot. */
+/** Zooming and panning along x by wheel, drag, fingers and keys, and choosing a range, the same in every plot. */
 
 import type { Plot } from './plot.ts';
 import { fromX, isInside } from './plot.ts';
@@ -26,14 +26,12 @@ export interface Navigated {
     hover: (x: number, y: number) => void;
     leave: () => void;
     click: (x: number, y: number, event: PointerEvent) => void;
-    /** For drags that choose a range instead of panning: with shift, anywhere. */
+    /** A drag without shift chooses a range instead of panning. */
     range?: Ranged;
 }
 
 /** The reactions to a drag that chooses a range. */
 export interface Ranged {
-    /** Whether a drag that starts here chooses a range without shift. */
-    begins: (x: number, y: number) => boolean;
     /** The drag extends from one x to another, in pixels; `isOver` when it ends. */
     drag: (from: number, to: number, isOver: boolean) => void;
     /** The drag was canceled. */
@@ -81,15 +79,46 @@ export function navigate(target: Navigated): void {
     );
 
     let held: { x: number; from: number; to: number; moved: boolean; range: number | null } | null = null;
+    let pinch: { at: number; gap: number; span: number } | null = null;
+    const fingers = new Map<number, number>();
+    /** The middle of two fingers, and their distance. */
+    const both = (): [middle: number, gap: number] => {
+        const [a, b] = [...fingers.values()];
+        return [(a + b) / 2, Math.max(Math.abs(a - b), 1)];
+    };
+    const release = (event: PointerEvent) => {
+        fingers.delete(event.pointerId);
+        held = pinch = null;
+        canvas.classList.remove('held');
+    };
+    const cancel = () => {
+        if (held && held.range !== null && held.moved) target.range?.cancel();
+        held = null;
+    };
+
     canvas.addEventListener('pointerdown', (event) => {
         if (event.button !== 0) return;
         const { from, to } = store.state;
-        const [x, y] = place(event);
-        const isRange = target.range && (event.shiftKey || target.range.begins(x, y));
-        held = { x: event.clientX, from, to, moved: false, range: isRange ? x : null };
+        const [x] = place(event);
         canvas.setPointerCapture(event.pointerId);
+        if (event.pointerType === 'touch') fingers.set(event.pointerId, x);
+        if (fingers.size === 2) {
+            cancel();
+            const [middle, gap] = both();
+            pinch = { at: fromX(target.plot(), middle), gap, span: to - from };
+        } else held = { x: event.clientX, from, to, moved: false, range: target.range && !event.shiftKey ? x : null };
     });
     canvas.addEventListener('pointermove', (event) => {
+        if (fingers.has(event.pointerId)) fingers.set(event.pointerId, place(event)[0]);
+        if (pinch) {
+            const [middle, gap] = both();
+            const { box } = target.plot();
+            const extent = target.extent();
+            const span = Math.min(Math.max((pinch.span * pinch.gap) / gap, LEAST), extent[1] - extent[0]);
+            const from = pinch.at - ((middle - box.x) / box.width) * span;
+            store.set(clamped(from, from + span, extent));
+            return;
+        }
         if (!held) {
             target.hover(...place(event));
             return;
@@ -108,13 +137,11 @@ export function navigate(target: Navigated): void {
     canvas.addEventListener('pointerup', (event) => {
         if (held && !held.moved) target.click(...place(event), event);
         else if (held && held.range !== null) target.range?.drag(held.range, place(event)[0], true);
-        held = null;
-        canvas.classList.remove('held');
+        release(event);
     });
-    canvas.addEventListener('pointercancel', () => {
-        if (held && held.range !== null) target.range?.cancel();
-        held = null;
-        canvas.classList.remove('held');
+    canvas.addEventListener('pointercancel', (event) => {
+        cancel();
+        release(event);
     });
     canvas.addEventListener('pointerleave', () => target.leave());
     canvas.addEventListener('dblclick', (event) => {

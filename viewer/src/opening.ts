@@ -54,7 +54,7 @@ export function asked(wanted: Partial<State>, initial: State, recordings: readon
     const device = isThere ? wanted.device! : initial.device;
     const state = { ...initial, ...telling(recordings, device), ...wanted, device };
     if (!by.includes(state.by)) state.by = initial.by;
-    if (!hasTimes && state.axis === 'time') state.axis = 'entry';
+    if (!hasTimes && (state.axis === 'time' || state.axis === 'folded')) state.axis = 'entry';
     const { selected } = state;
     const isOfSecond = selected !== null && 'second' in selected && selected.second;
     if (recordings.length === 1) return answerable({ ...state, selected: isOfSecond ? null : selected }, hasSegments);

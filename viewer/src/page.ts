@@ -15,7 +15,7 @@ import { FlameView } from './flame.ts';
 import { name } from './format.ts';
 import * as hash from './hash.ts';
 import { listen as listenToKeys } from './keys.ts';
-import { changeDevice, extent, isOneKind, isStill, Lane } from './lane.ts';
+import { changeDevice, extent, isOneKind, isStill, Lane, opened } from './lane.ts';
 import { Minimap } from './minimap.ts';
 import { MissingView } from './missing.ts';
 import { clamped } from './navigate.ts';
@@ -24,6 +24,7 @@ import { common, type Recording } from './recording.ts';
 import type { Sheet } from './save.ts';
 import { SegmentsView } from './segments.ts';
 import { type State, Store, type Tab, touches } from './state.ts';
+import { StepsView } from './steps.ts';
 import { Table } from './table.ts';
 import { Timeline } from './timeline.ts';
 import { Tip } from './tip.ts';
@@ -38,6 +39,7 @@ const OVER_TIME: Partial<Record<Tab, string>> = {
     blocks: 'memviz does not know when blocks were allocated and freed',
     events: 'there are no events',
     tracks: 'there is nothing to show over time',
+    steps: 'memviz finds no steps',
     whatif: 'memviz does not know the requests of the program and cannot simulate them',
 };
 
@@ -84,8 +86,8 @@ export class Page {
         this.lanes = recordings.map((recording, at) => new Lane(recording, this.store, at === 1));
         this.lanes[0].beside = beside;
         this.lanes[0].lags = lagsOf([recordings[0], ...beside]);
-        const whole = extent(this.lanes);
-        this.#start = { ...initial, from: whole[0], to: whole[1] };
+        const [from, to] = opened(this.lanes);
+        this.#start = { ...initial, from, to };
         this.store.set(this.#range(state, hasRange));
 
         const tip = new Tip();
@@ -123,6 +125,7 @@ export class Page {
             new FlameView(this.lanes, details, tip, fail),
             new EventsView(this.lanes, tip, fail),
             new TracksView(this.lanes, tip, turnTo, fail),
+            new StepsView(this.lanes, tip, fail),
             hasSegments ? this.#whatIf : new MissingView('whatif', 'What if', NO_REQUESTS),
             this.#findings,
         ];
@@ -190,15 +193,16 @@ export class Page {
         this.#details.show();
     }
 
-    /** Shows the verdict, in one line. */
+    /** Shows the verdict. */
     verdict(): void {
         showVerdict(this.lanes, this.#found);
     }
 
-    /** The visible range: the range of a state, or everything. */
+    /** The visible range: the range of a state, or the one that a page opens with. */
     #range(state: State, hasRange: boolean): { from: number; to: number } {
-        const whole = extent(this.lanes);
-        return hasRange ? clamped(state.from, state.to, whole) : { from: whole[0], to: whole[1] };
+        if (hasRange) return clamped(state.from, state.to, extent(this.lanes));
+        const [from, to] = opened(this.lanes);
+        return { from, to };
     }
 
     /** Shows the state of the URL. */

@@ -4,7 +4,7 @@ import type * as Engine from '../engine/engine.d.ts';
 import type { Axis, By, Metric, RangePart } from '../engine/engine.d.ts';
 
 type Range = [axis: Axis, from: number, to: number, columns: number];
-type Attempt = [cures: Uint32Array, conf: string | undefined, capacity: number];
+type Attempt = [cures: Uint32Array, conf: string | undefined, capacity: number, changes: string[]];
 
 /** A file to read, and how, as the command line wrote it; empty for the defaults. */
 export interface Carried {
@@ -89,6 +89,8 @@ export interface Requests {
     request: { args: [device: number, name: string, entry: number | undefined]; answer: string };
     tried: { args: [device: number, ...Attempt]; answer: Engine.Tried | null };
     curve_tried: { args: [device: number, metric: Metric, ...Range, ...Attempt]; answer: Float64Array | null };
+    choices: { args: [device: number]; answer: Engine.Choices };
+    overlay: { args: [device: number, metric: Metric, columns: number]; answer: Engine.Overlay };
     phases: { args: [device: number]; answer: Engine.PhaseSpan[] };
     samples: { args: [device: number]; answer: Engine.Sample[] };
     gpus: { args: []; answer: Engine.Gpu[] };

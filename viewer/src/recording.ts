@@ -13,6 +13,7 @@ import type {
 } from '../engine/engine.d.ts';
 import { alongSteps } from './aligned.ts';
 import { Client } from './client.ts';
+import { foldedAt } from './folds.ts';
 import type { Carried } from './protocol.ts';
 import { openAt } from './ribbons.ts';
 
@@ -145,7 +146,8 @@ export class Recording {
         if (axis === 'entry') return instant;
         if (axis === 'step') return this.along(device, Math.max(0, instant - 1));
         const times = this.#courses.get(device)?.times;
-        return times && times.length > 0 ? times[Math.min(instant, times.length - 1)] : 0;
+        const time = times && times.length > 0 ? times[Math.min(instant, times.length - 1)] : 0;
+        return axis === 'folded' ? foldedAt(this.figures.folds, time) : time;
     }
 
     /** The position of an entry on the axis of steps; the entry after the last one is at the end of the axis. */

@@ -6,7 +6,8 @@ import type { Lane } from './lane.ts';
 import type { Pen, TextStyle } from './pen.ts';
 import type { Recording } from './recording.ts';
 import { fromX, type Plot, toX } from './plot.ts';
-import { RIBBONS, TEXT, type Theme } from './colors.ts';
+import { type Color, onTop, RIBBONS, TEXT, type Theme } from './colors.ts';
+import { foldedAt } from './folds.ts';
 import { name } from './format.ts';
 
 export const RIBBON = 15;
@@ -16,10 +17,15 @@ const ROWS = 4;
 /** The entries of an annotation or step: those from its first instant, which is before it, to its last one. */
 export interface Span {
     name: string;
+    /** That of a phase; others are gray in turn. */
+    color?: Color;
     from: number;
     to: number;
     from_us: number;
     to_us: number;
+    /** Its start and end on the axis of folded time. */
+    from_folded: number;
+    to_folded: number;
     /** Its start on the axis of steps. */
     from_step: number;
     to_step: number;
@@ -41,7 +47,7 @@ export function annotationRows(recording: Recording, { device }: DeviceFigures):
     const rows: Span[][] = [];
     for (const each of recording.annotations(device)) {
         const { depth, from, to } = each;
-        if (depth < ROWS) (rows[depth] ??= []).push({ ...each, ...inSteps(recording, device, from, to) });
+        if (depth < ROWS) (rows[depth] ??= []).push({ ...each, ...inSteps(recording, device, from, to), ...inFolds(recording, each) });
     }
     return rows.filter((row) => row !== undefined).map((row) => row.sort((a, b) => a.from_us - b.from_us));
 }
@@ -63,9 +69,14 @@ export function times(
     { device, entries }: DeviceFigures,
     from: number,
     to: number,
-): Pick<Span, 'from_us' | 'to_us' | 'from_step' | 'to_step'> {
+): Pick<Span, 'from_us' | 'to_us' | 'from_folded' | 'to_folded' | 'from_step' | 'to_step'> {
     const time = (instant: number) => recording.x(device, Math.min(instant + 1, entries), 'time');
-    return { from_us: time(from), to_us: time(to), ...inSteps(recording, device, from, to) };
+    const us = { from_us: time(from), to_us: time(to) };
+    return { ...us, ...inFolds(recording, us), ...inSteps(recording, device, from, to) };
+}
+
+function inFolds({ figures }: Recording, { from_us, to_us }: Pick<Span, 'from_us' | 'to_us'>): Pick<Span, 'from_folded' | 'to_folded'> {
+    return { from_folded: foldedAt(figures.folds, from_us), to_folded: foldedAt(figures.folds, to_us) };
 }
 
 function inSteps(recording: Recording, device: number, from: number, to: number): Pick<Span, 'from_step' | 'to_step'> {
@@ -81,6 +92,7 @@ export function openAt(annotations: readonly Annotation[], instant: number): Ann
 /** Where a span starts and ends on an axis: for entries, it extends to the next entry. */
 export function edgesOf(span: Span, axis: Axis): [number, number] {
     if (axis === 'step') return [span.from_step, span.to_step];
+    if (axis === 'folded') return [span.from_folded, span.to_folded];
     return axis === 'time' ? [span.from_us, span.to_us] : [span.from + 1, span.to + 1];
 }
 
@@ -98,11 +110,12 @@ export function drawRibbons(pen: Pen, plot: Plot, y: number, rows: Ribbons, axis
             if (left >= right) break;
             const end = Math.min(right, Math.max(toX(plot, to), left + 1));
             const place = { x: left, y: y + depth * RIBBON, width: Math.max(1, end - left - 1), height: RIBBON - 2 };
-            pen.rect(place, RIBBONS[at % 2][theme]);
+            const fill = (span.color ?? RIBBONS[at % 2])[theme];
+            pen.rect(place, fill);
             if (place.width > 24) {
                 const text = fitting(pen, name(span.name, 60), place.width - 6);
                 pen.text(place.x + place.width / 2, place.y + 10, text, {
-                    fill: TEXT[theme],
+                    fill: span.color ? onTop(fill) : TEXT[theme],
                     anchor: 'middle',
                     size: 10.5,
                 });

@@ -330,7 +330,7 @@ class SegmentPicture implements Drawn {
                   : 'in use';
         const used = this.#inUse(segment);
         const { allocation } = block;
-        const more = allocation === null ? undefined : () => this.lane.stack(allocation);
+        const more = allocation === null ? undefined : () => this.lane.told(allocation, group?.label ?? '');
         const lines = [
             ...(group ? [{ text: name(group.label) + (group.inferred ? ' *' : ''), color: group, strong: true }] : []),
             { text: `${bytes(block.bytes)} (${whole(block.bytes)}), ${state}` },

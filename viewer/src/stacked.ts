@@ -1,6 +1,6 @@
 /** Bands of bytes in columns, stacked: as an image for the screen, and as areas for files. */
 
-import type { Bands } from '../engine/engine.d.ts';
+import type { Bands, By } from '../engine/engine.d.ts';
 import { mix, BACKGROUND, type Theme } from './colors.ts';
 import type { Pen } from './pen.ts';
 import { type Plot, toX, toY } from './plot.ts';
@@ -54,21 +54,25 @@ const CATEGORIES = [
     'temporary',
     'unknown',
 ];
+/** The same for phases: the optimizer's state stays, and backward uses what forward keeps. */
+const PHASES = ['other', 'optimizer', 'data', 'forward', 'backward'];
 
 /** Bands without their own name. */
 export const OTHERS = '(other)';
 
 /**
- * The same bands in an order that does not depend on the range: by category if these are known, within one as in `before`, the
- * order of the whole run, and groups that are not in it above them.
+ * The same bands in an order that does not depend on the range: by category if these are known, or by phase; within one as in
+ * `before`, the order of the whole run, and groups that are not in it above them.
  */
-export function ordered(bands: Bands, columns: number, before: readonly string[]): Bands {
+export function ordered(bands: Bands, columns: number, before: readonly string[], by: By): Bands {
     const place = (order: readonly string[], name: string) => {
         const at = order.indexOf(name);
         return at < 0 ? order.length : at;
     };
     const rank = ({ label, category }: Bands['groups'][number]): [number, number] =>
-        label === OTHERS ? [CATEGORIES.length + 1, 0] : [place(CATEGORIES, category ?? ''), place(before, label)];
+        label === OTHERS
+            ? [CATEGORIES.length + 1, 0]
+            : [by === 'phase' ? place(PHASES, label) : place(CATEGORIES, category ?? ''), place(before, label)];
     const rows = bands.groups.map((group, row) => ({ row, rank: rank(group) }));
     // The sort is stable.
     rows.sort((a, b) => a.rank[0] - b.rank[0] || a.rank[1] - b.rank[1]);

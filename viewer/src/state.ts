@@ -2,8 +2,8 @@
 
 import type { Axis, By, Metric, RangePart } from '../engine/engine.d.ts';
 
-export type Tab = 'table' | 'blocks' | 'segments' | 'flame' | 'events' | 'tracks' | 'whatif' | 'findings';
-export const TABS: readonly Tab[] = ['table', 'blocks', 'segments', 'flame', 'events', 'tracks', 'whatif', 'findings'];
+export type Tab = 'table' | 'blocks' | 'segments' | 'flame' | 'events' | 'tracks' | 'steps' | 'whatif' | 'findings';
+export const TABS: readonly Tab[] = ['table', 'blocks', 'segments', 'flame', 'events', 'tracks', 'steps', 'whatif', 'findings'];
 
 /**
  * The content of a flame graph: memory live at the cursor, a part of the range between the mark and the cursor, or the
@@ -63,6 +63,8 @@ export interface State {
     conf: string | null;
     /** Bytes of the tried device; 0 for the recorded one. */
     capacity: number;
+    /** Tried changes besides the cures, by the names of the engine, as in `optimizer:sgd;offload:optimizer`. */
+    changes: string;
     /** What two recordings differ in and its value in each, as in `batch=4,8`; empty to use their names. */
     vary: string;
     /** The tried value of it; 0 for none. */
@@ -88,23 +90,28 @@ export function tried({ cures }: Pick<State, 'cures'>): number[] {
     return cures === '' ? [] : cures.split(',').map(Number);
 }
 
-type Tried = Pick<State, 'cures' | 'conf' | 'capacity'>;
+type Tried = Pick<State, 'cures' | 'conf' | 'capacity' | 'changes'>;
 
 /** Whether anything is tried. */
-export function isTried({ cures, conf, capacity }: Tried): boolean {
-    return cures !== '' || conf !== null || capacity > 0;
+export function isTried({ cures, conf, capacity, changes }: Tried): boolean {
+    return cures !== '' || conf !== null || capacity > 0 || changes !== '';
+}
+
+/** The tried changes besides the cures. */
+export function changesOf({ changes }: Pick<State, 'changes'>): string[] {
+    return changes === '' ? [] : changes.split(';');
 }
 
 /** What is tried, as the engine takes it. */
-export function attempt(state: Tried): [cures: Uint32Array, conf: string | undefined, capacity: number] {
-    return [Uint32Array.from(tried(state)), state.conf ?? undefined, state.capacity];
+export function attempt(state: Tried): [cures: Uint32Array, conf: string | undefined, capacity: number, changes: string[]] {
+    return [Uint32Array.from(tried(state)), state.conf ?? undefined, state.capacity, changesOf(state)];
 }
 
 /** The keys of what is tried, for one recording or two. */
-export const TRIED = ['cures', 'conf', 'capacity', 'vary', 'value'] as const satisfies readonly (keyof State)[];
+export const TRIED = ['cures', 'conf', 'capacity', 'changes', 'vary', 'value'] as const satisfies readonly (keyof State)[];
 
 /** Nothing is tried. */
-export const AS_RECORDED = { cures: '', conf: null, capacity: 0 } as const;
+export const AS_RECORDED = { cures: '', conf: null, capacity: 0, changes: '' } as const;
 
 /** The parts of a list. */
 export function parts(list: string): string[] {

@@ -5,14 +5,15 @@ import { lookAt } from './aligned.ts';
 import { chart } from './chart.ts';
 import { Latest } from './client.ts';
 import { ACCENT, ALARM, BACKGROUND, MUTED, TEXT, type Theme } from './colors.ts';
-import { bound, bytes, counted, duration, entry, entryOf, name, share, whole } from './format.ts';
+import { bound, bytes, counted, duration, entryOf, name, share, whole } from './format.ts';
 import { byId } from './dom.ts';
 import { devicesOf, extent, type Lane, missing, top } from './lane.ts';
 import { showLegend } from './legend.ts';
-import { clamped, type Ranged } from './navigate.ts';
+import { clamped } from './navigate.ts';
 import type { Pen } from './pen.ts';
 import { drawAxes, fromX, fromY, isInside, LEFT, type Plot, RIGHT, toX, toY } from './plot.ts';
 import { predictedCurve, predictedOf } from './predicted.ts';
+import { endRange, RangeDrag } from './range.ts';
 import { Raster } from './raster.ts';
 import { drawRibbons, edgesOf, RIBBON, type Ribbons, ribbons, type Span, spanAt } from './ribbons.ts';
 import {
@@ -71,8 +72,7 @@ export class Timeline implements Drawn {
     #whole: Fetched | null = null;
     #ribbons: Ribbons = [];
     #hover: { x: number; y: number } | null = null;
-    /** The instants of a range that is being dragged. */
-    #dragged: [from: number, to: number] | null = null;
+    readonly #range: RangeDrag;
     readonly #nearRaster = new Raster();
     readonly #wholeRaster = new Raster();
 
@@ -89,13 +89,14 @@ export class Timeline implements Drawn {
             this.#isReady = resolve;
         });
         const label = `Live memory of ${name(lane.recording.name)} over time; keys: question mark for help`;
+        this.#range = new RangeDrag(lane, tip, () => this.plot(), () => this.surface);
         this.surface = chart(host, lanes, lane, label, {
             plot: () => this.plot(),
             draw: () => this.#draw(),
             fetch: () => this.fetch(),
             point: (x, y) => this.#point(x, y),
             click: (x, y, event) => this.#click(x, y, event.shiftKey),
-            ...(lanes.length === 1 ? { range: this.#ranged() } : {}),
+            range: this.#range,
         });
         lane.store.subscribe((_, changed) => {
             if (changed.has('device')) this.#ribbons = ribbons(lane);
@@ -156,7 +157,7 @@ export class Timeline implements Drawn {
                 if (this.#whole?.key !== what) {
                     this.#whole = await this.#ask(state, { from: first, to: end, columns: pixels }, what);
                     if (this.#near && !this.#near.key.startsWith(`${what},`)) this.#near = null;
-                    showLegend(byId('legend'), this.all().flatMap((each) => each.#whole?.bands.groups ?? []));
+                    showLegend(byId('legend'), this.all().flatMap((each) => each.#whole?.bands.groups ?? []), state.by);
                     this.#changed();
                 }
                 const stretch = around(state.from, state.to, pixels, [first, end]);
@@ -189,7 +190,7 @@ export class Timeline implements Drawn {
         ]);
         const reservedThen = has_reserved ? await client.ask('values', [device, 'reserved', bands.instants]) : null;
         const before = this.#whole?.bands.groups.map((group) => group.label) ?? [];
-        const stacked = ordered(bands, stretch.columns, before);
+        const stacked = ordered(bands, stretch.columns, before, stackedBy(state.by));
         const sums = edges(stacked, stretch.columns);
         const tried = { metric: ofMetric, reserved: ofReserved };
         if (predictedOf(this.lanes)) void this.#predict(state, stretch, tried);
@@ -221,7 +222,7 @@ export class Timeline implements Drawn {
         const plot = this.plot();
         pen.rect({ x: 0, y: 0, width: this.surface.width, height: this.surface.height }, BACKGROUND[shown]);
         this.#bands(pen, plot, shown);
-        drawAxes(pen, plot, this.lane.store.state.axis, shown);
+        drawAxes(pen, plot, this.lane.recording.figures.folds, this.lane.store.state.axis, shown);
         pen.within({ ...plot.box, y: 0, height: this.surface.height }, () => this.#marks(pen, plot, shown));
         drawRibbons(pen, plot, this.#ribbonsTop(plot), this.#ribbons, this.lane.store.state.axis, shown);
         const heading = this.#heading();
@@ -296,7 +297,7 @@ export class Timeline implements Drawn {
             pen.line([box.x, y, right, y], { stroke: ALARM[shown], dash: [6, 4] });
             pen.text(box.x + 6, y - 4, `${bytes(device.capacity_bytes)} can be reserved`, { fill: ALARM[shown] });
         }
-        this.#range(pen, plot, shown);
+        this.#range.paint(pen, plot, shown);
         this.#diverges(pen, plot, shown);
         this.#cursor(pen, plot, this.lane.at, shown, false);
         if (this.lane.mark !== null) this.#cursor(pen, plot, this.lane.mark, shown, true);
@@ -327,16 +328,6 @@ export class Timeline implements Drawn {
         }
     }
 
-    /** The chosen range, or the range of a drag. */
-    #range(pen: Pen, plot: Plot, shown: Theme): void {
-        const range = this.#dragged ?? this.lane.range;
-        if (!range) return;
-        const { box } = plot;
-        const [left, right] = range.map((instant) => toX(plot, this.lane.x(instant)));
-        pen.rect({ x: left, y: box.y, width: Math.max(1, right - left), height: box.height }, ACCENT[shown], 0.14);
-        pen.rect({ x: left, y: box.y + box.height, width: Math.max(1, right - left), height: 3 }, ACCENT[shown]);
-    }
-
     /** Where the other recording diverges from this one. */
     #diverges(pen: Pen, plot: Plot, shown: Theme): void {
         const { box } = plot;
@@ -350,49 +341,6 @@ export class Timeline implements Drawn {
         const y = box.y + box.height / 2;
         pen.rect({ x: left, y: y - 11, width: width + 6, height: 15 }, BACKGROUND[shown], 0.85);
         pen.text(left + 3, y, 'first difference', style);
-    }
-
-    /** A drag with shift, or along the axis, chooses a range. */
-    #ranged(): Ranged {
-        return {
-            begins: (_, y) => {
-                const { box } = this.plot();
-                return y >= box.y + box.height && y < this.#ribbonsTop(this.plot());
-            },
-            drag: (from, to, isOver) => {
-                const { lane } = this;
-                const plot = this.plot();
-                const { box } = plot;
-                const instant = (x: number) => {
-                    const within = Math.min(Math.max(x, box.x), box.x + box.width);
-                    return lane.recording.instant(lane.device.device, fromX(plot, within), lane.store.state.axis);
-                };
-                const [first, last] = [instant(Math.min(from, to)), instant(Math.max(from, to))];
-                this.#dragged = isOver ? null : [first, last];
-                if (isOver) {
-                    this.tip.hide();
-                    lane.store.set(first < last ? { mark: first, at: last } : { mark: null });
-                } else this.#showRange(first, last, to);
-                this.surface.invalidate();
-            },
-            cancel: () => {
-                this.#dragged = null;
-                this.surface.invalidate();
-            },
-        };
-    }
-
-    #showRange(from: number, to: number, x: number): void {
-        const { device, recording } = this.lane;
-        const time = recording.figures.has_times
-            ? `, ${duration(recording.x(device.device, to, 'time') - recording.x(device.device, from, 'time'))}`
-            : '';
-        const bounds = this.surface.canvas.getBoundingClientRect();
-        const { box } = this.plot();
-        this.tip.show(bounds.left + x, bounds.top + box.y + box.height / 2, [
-            { text: `${counted(to - from, 'entry', 'entries')}${time}`, strong: true },
-            { text: `${entry(from)} to ${entry(to)}` },
-        ]);
     }
 
     /** A failed request as a box at the end of the curve, as high as the requested bytes. */
@@ -534,6 +482,7 @@ export class Timeline implements Drawn {
             this.lane.store.set({ mark: under.instant });
             return;
         }
+        endRange(this.lane);
         lookAt(this.lanes, this.lane, under.instant);
         const label = under.fetched.bands.groups[under.row]?.label;
         const { by } = this.lane.store.state;

@@ -46,13 +46,13 @@ export class Tip {
         document.body.append(this.#box);
     }
 
-    /** Shows lines next to a point of the window, and the stack once the pointer rests there. */
-    show(x: number, y: number, lines: readonly TipLine[], stack?: () => Promise<readonly Frame[]>): void {
+    /** Shows lines next to a point of the window, and further ones once the pointer rests there. */
+    show(x: number, y: number, lines: readonly TipLine[], ask?: () => Promise<readonly TipLine[]>): void {
         clearTimeout(this.#timer);
         this.#draw(x, y, lines);
-        if (!stack) return;
+        if (!ask) return;
         const timer = window.setTimeout(async () => {
-            const more = await stackLines(await stack().catch(() => []));
+            const more = await ask().catch(() => []);
             if (this.#timer === timer) this.#draw(x, y, [...lines, ...more]);
         }, REST);
         this.#timer = timer;

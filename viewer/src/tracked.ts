@@ -10,6 +10,7 @@ import { extent, type Lane } from './lane.ts';
 import { clamped, navigate } from './navigate.ts';
 import type { Pen } from './pen.ts';
 import { fromX, LEFT, type Plot, RIGHT, toX } from './plot.ts';
+import { endRange, RangeDrag } from './range.ts';
 import type { Recording } from './recording.ts';
 import { drawRibbons, edgesOf, spanAt } from './ribbons.ts';
 import { Scrolled } from './scrolled.ts';
@@ -50,6 +51,7 @@ export class TracksView implements View {
     readonly #labels = element('div', { class: 'labels' });
     readonly #topLabels = element('div', { class: 'labels' });
     readonly #scrolled: Scrolled;
+    readonly #ranges = new Map<Surface, RangeDrag>();
     #isBegun = false;
     readonly drawn: readonly Drawn[];
 
@@ -246,6 +248,7 @@ export class TracksView implements View {
         for (const placed of this.#seen(surface)) {
             this.#track(pen, this.#plotOf(plot, placed.track.recording), placed, shown, pen !== surface.pen, isTop);
         }
+        pen.within(plot.box, () => this.#ranges.get(surface)?.paint(pen, plot, shown));
     }
 
     #track(pen: Pen, plot: Plot, { track, y }: Placed, shown: Theme, isKept: boolean, isTop: boolean): void {
@@ -349,6 +352,8 @@ export class TracksView implements View {
         canvas.addEventListener('wheel', (event) => {
             if (!event.ctrlKey && !event.shiftKey && Math.abs(event.deltaY) >= Math.abs(event.deltaX)) event.stopImmediatePropagation();
         });
+        const range = new RangeDrag(this.lanes[0], this.tip, () => this.#plot(surface), () => surface);
+        this.#ranges.set(surface, range);
         navigate({
             canvas,
             store: this.lanes[0].store,
@@ -357,6 +362,7 @@ export class TracksView implements View {
             hover: (x, y) => this.#point(surface, x, y),
             leave: () => this.tip.hide(),
             click: (x, y) => this.#click(surface, x, y),
+            ...(this.lanes.length === 1 ? { range } : {}),
         });
     }
 
@@ -424,6 +430,9 @@ export class TracksView implements View {
         const fetched = track.kind === 'counter' ? this.#counters.get(track.id)?.fetched : null;
         const at = fetched ? column(fetched.stretch, fromX(plot, x)) : -1;
         const lane = this.lanes.find((each) => each.recording === track.recording);
-        if (lane && fetched && at >= 0 && lane.device.device === track.device.device) lookAt(this.lanes, lane, fetched.instants[at]);
+        if (lane && fetched && at >= 0 && lane.device.device === track.device.device) {
+            endRange(lane);
+            lookAt(this.lanes, lane, fetched.instants[at]);
+        }
     }
 }

@@ -62,8 +62,9 @@ export async function tracksOf(member: Member, isAlone: boolean, lag: number | u
     const add = (label: string, id: string, spans: readonly Span[]) => {
         if (spans.length > 0) tracks.push({ ...member, kind: 'spans', id: `${key}.${id}`, label, height: SPANS, spans });
     };
-    const spans = phases.map(({ phase, from, to, recorded }) => ({
+    const spans = phases.map(({ phase, from, to, recorded, light, dark }) => ({
         name: recorded ? phase : `${phase} *`,
+        color: { light, dark },
         from,
         to,
         ...times(recording, device, from, to),

@@ -6,7 +6,7 @@ import { bytes, entryOf, growth, name, whole } from './format.ts';
 import type { Lane } from './lane.ts';
 import { predictions as predictionsOf } from './predicted.ts';
 import { capacity as asCapacity, command, typed } from './shell.ts';
-import { attempt, isTried } from './state.ts';
+import { attempt, changesOf, isTried } from './state.ts';
 import type { Varied } from './varied.ts';
 
 /** Words for how far you can trust figures. */
@@ -44,6 +44,7 @@ export async function simulated(lane: Lane): Promise<HTMLElement[]> {
             ['--device', recording.figures.devices.length > 1 ? String(device.device) : null],
             ['--alloc-conf', conf],
             ['--capacity', asCapacity(capacity)],
+            ...changesOf(store.state).map((change) => optionOf(change)),
         ],
     );
     return [
@@ -54,6 +55,12 @@ export async function simulated(lane: Lane): Promise<HTMLElement[]> {
         ...answer.warnings.map(note),
         ...(cures === '' ? [element('p', {}, element('code', {}, name(same, 1000)))] : []),
     ];
+}
+
+/** The option of the command line for a change. */
+function optionOf(change: string): [string, string] {
+    const at = change.indexOf(':');
+    return [`--${change.slice(0, at)}`, change.slice(at + 1)];
 }
 
 function peaks({ allocated, reserved, reserved_range: range }: Tried): HTMLElement {

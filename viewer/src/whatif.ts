@@ -7,7 +7,7 @@ import { button, element } from './dom.ts';
 import { codeOf } from './findings.ts';
 import { bytes, name, typedBytes } from './format.ts';
 import type { Lane } from './lane.ts';
-import { AS_RECORDED, isTried, touches, tried } from './state.ts';
+import { AS_RECORDED, attempt, changesOf, isTried, touches, TRIED, tried } from './state.ts';
 import { variedOf } from './predicted.ts';
 import { fitAnswer, simulated } from './tried.ts';
 import { typedVary, type Varied } from './varied.ts';
@@ -48,8 +48,11 @@ export class WhatIfView implements View {
     ) {
         lanes[0].store.subscribe((state, changed) => {
             if (!this.#isBegun) return;
-            if (changed.has('device')) this.#fillCures();
-            if (touches(changed, 'device', 'cures', 'conf', 'capacity', 'vary', 'value')) {
+            if (changed.has('device')) {
+                this.#fillCures();
+                void this.#choices().catch(this.fail);
+            }
+            if (touches(changed, 'device', ...TRIED)) {
                 for (const update of this.#updates) update();
                 if (state.tab === 'whatif') this.#ask();
             }
@@ -74,7 +77,7 @@ export class WhatIfView implements View {
         const inputs =
             this.lanes.length > 1
                 ? [this.#vary(), this.#device(gpus), this.#settings()]
-                : [group('Changes to the program', this.#cures), this.#device(gpus), this.#settings()];
+                : [group('Changes to the program', this.#cures), this.#others(), this.#device(gpus), this.#settings()];
         const { store } = this.lanes[0];
         const back = button('as recorded', 'Return to the recorded curve', () => store.set({ ...AS_RECORDED, value: 0 }));
         this.#updates.push(() => {
@@ -83,6 +86,62 @@ export class WhatIfView implements View {
         this.panel.replaceChildren(element('div', { class: 'inputs' }, ...inputs, back), this.#answer);
         for (const update of this.#updates) update();
         this.#ask();
+    }
+
+    readonly #calls = element('select', { 'aria-label': 'Checkpointing' });
+    readonly #optimizers = element('select', { 'aria-label': 'Optimizer' });
+
+    /** Changes by name: checkpointing, another optimizer, offloading, gradient accumulation; and where batch sizes are predicted. */
+    #others(): HTMLElement {
+        const { store } = this.lanes[0];
+        const offloads = ['optimizer', 'activations'].map((what) => element('input', { type: 'checkbox', value: `offload:${what}` }));
+        const wrong = element('p', { class: 'note alarm', hidden: '' });
+        const asking = new Latest();
+        const choose = () => {
+            const chosen = [this.#calls.value, this.#optimizers.value, ...offloads.filter((each) => each.checked).map((each) => each.value)];
+            const changes = chosen.filter((each) => each !== '').join(';');
+            // The state does not change to changes that the engine refuses.
+            asking.run(async () => {
+                let why = '';
+                try {
+                    const [lane] = this.lanes;
+                    const attempted = attempt({ ...store.state, changes });
+                    if (changes !== '') await lane.recording.client.ask('tried', [lane.device.device, ...attempted]);
+                    store.set({ changes });
+                } catch (error) {
+                    why = error instanceof Error ? error.message : String(error);
+                }
+                wrong.textContent = name(why, 400);
+                wrong.hidden = why === '';
+            });
+        };
+        for (const each of [this.#calls, this.#optimizers, ...offloads]) each.addEventListener('change', choose);
+        this.#updates.push(() => {
+            const changes = changesOf(store.state);
+            const of = (kind: string) => changes.find((each) => each.startsWith(kind)) ?? '';
+            this.#calls.value = of('checkpoint:');
+            this.#optimizers.value = of('optimizer:');
+            for (const each of offloads) each.checked = changes.includes(each.value);
+        });
+        void this.#choices().catch(this.fail);
+        const words = ['optimizer state', 'activations'];
+        const labels = offloads.map((each, at) => element('label', {}, each, ` ${words[at]} on the CPU`));
+        const batch = element('p', { class: 'note' }, 'Another batch size: compare with a recording that differs in it, and memviz predicts others.');
+        return group('Checkpointing, optimizer, offloading, batch', this.#calls, this.#optimizers, element('span', { class: 'line-of' }, ...labels), wrong, batch);
+    }
+
+    /** Fills the choices of a device. */
+    async #choices(): Promise<void> {
+        const [{ recording, device }] = this.lanes;
+        const { calls, optimizers } = await recording.client.ask('choices', [device.device]);
+        const fill = (select: HTMLSelectElement, none: string, kind: string, names: readonly string[], before: string) =>
+            select.replaceChildren(
+                element('option', { value: '' }, none),
+                ...names.map((each) => element('option', { value: `${kind}:${each}` }, before + name(each, 100))),
+            );
+        fill(this.#calls, calls.length === 0 ? 'no repeated calls to checkpoint' : 'no further checkpointing', 'checkpoint', calls, 'checkpoint ');
+        fill(this.#optimizers, 'the recorded optimizer', 'optimizer', optimizers, 'optimizer ');
+        for (const update of this.#updates) update();
     }
 
     /** The memory of the device: a slider, a number, and GPUs by name. */
@@ -137,7 +196,7 @@ export class WhatIfView implements View {
                 let why = '';
                 try {
                     if (conf !== null)
-                        await lane.recording.client.ask('tried', [lane.device.device, new Uint32Array(), conf, store.state.capacity]);
+                        await lane.recording.client.ask('tried', [lane.device.device, new Uint32Array(), conf, store.state.capacity, []]);
                     store.set({ conf });
                 } catch (error) {
                     why = error instanceof Error ? error.message : String(error);

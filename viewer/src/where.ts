@@ -7,7 +7,10 @@ import { bound, bytes, counted, duration, entry, entryOf, name, whole } from './
 import { extent, type Lane, letters, sameStep } from './lane.ts';
 import { clamped } from './navigate.ts';
 import { predictedOf, predictionOf } from './predicted.ts';
-import { AS_RECORDED, attempt, isTried, type State, touches, tried, TRIED } from './state.ts';
+import { AS_RECORDED, attempt, changesOf, isTried, type State, touches, tried, TRIED } from './state.ts';
+
+/** So many steps are hardly told apart in the timeline. */
+const MANY = 20;
 
 export class Where {
     #latest = new Latest();
@@ -64,7 +67,7 @@ export class Where {
         const { metric } = state;
         const isDrawn = metric === 'allocated' || (metric === 'reserved' && cured?.reserved_trust === cured?.trust);
         const missing = isDrawn ? '' : `; no curve of ${metric} memory can be simulated`;
-        const count = tried(state).length + Number(state.conf !== null) + Number(state.capacity > 0);
+        const count = tried(state).length + Number(state.conf !== null) + Number(state.capacity > 0) + changesOf(state).length;
         const title = count === 1 ? 'with the change: ' : `with ${count} changes: `;
         return element('span', { class: 'cured' }, element('strong', {}, title), said + missing);
     }
@@ -154,18 +157,20 @@ export class Where {
             const margin = 0.05 * (right - left);
             first.store.set(clamped(left - margin, right + margin, extent(this.lanes)));
         });
+        const steps = button('compare steps', 'Draw all steps above each other', () => first.store.set({ tab: 'steps' }));
         const recorded = button('as recorded', 'Return to the recorded curve', () => first.store.set(AS_RECORDED));
         this.#update = () => {
             recorded.hidden = !isTried(first.store.state);
             zoom.hidden = first.range === null;
+            steps.hidden = first.recording.steps(first.device.device).length < MANY;
             oom.hidden = first.device.ooms.length === 0;
             const isMarked = first.mark !== null;
             mark.textContent = isMarked ? 'end the range' : 'compare with…';
             mark.title = isMarked
                 ? 'Return to a single instant (m)'
-                : 'Mark this instant, then move to another to see what happened in between (m); or drag with shift on the timeline';
+                : 'Mark this instant, then move to another to see what happened in between (m); or drag on the timeline';
         };
-        return element('span', { class: 'buttons over-time' }, peak, oom, recorded, zoom, mark);
+        return element('span', { class: 'buttons over-time' }, peak, oom, steps, recorded, zoom, mark);
     }
 }
 

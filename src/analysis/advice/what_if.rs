@@ -8,19 +8,21 @@ use crate::facts::device::Device;
 use crate::input::alloc_conf::{parse, rest_of};
 use crate::model::{AllocatorSettings, HOST_DEVICE};
 use crate::replay::{Instant, Metric};
-use crate::simulation::changes::{Edited, Lifetimes};
+use crate::simulation::changes::{Change, Edited, Lifetimes};
 use crate::simulation::{Program, Run, Setup, Simulator, Step, over_time};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
 options! {
-    /// What to try: fixes of the list, other allocator settings, or another device.
+    /// What to try: fixes of the list, other changes of the program, other allocator settings, or another device.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Attempt {
         /// Places in the list of fixes; the alternatives follow the list.
         pub fixes: Vec<usize>,
+        /// Changes of the program that are not in the list.
+        pub changes: Vec<Change>,
         /// The settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them; `None` for the recorded ones.
         pub alloc_conf: Option<String>,
         /// Bytes of the device: the total capacity in PyTorch's messages.
@@ -30,8 +32,8 @@ options! {
 
 impl Attempt {
     /// Whether this is simulated on a device, as `memviz simulate` does. Fixes alone are measured without one.
-    fn has_device(&self) -> bool {
-        self.alloc_conf.is_some() || self.capacity.is_some()
+    pub(crate) fn has_device(&self) -> bool {
+        self.alloc_conf.is_some() || self.capacity.is_some() || !self.changes.is_empty()
     }
 }
 
@@ -133,16 +135,16 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         })
     }
 
-    /// Runs the program with other settings or on another device, and with some fixes of the list. Without fixes, this
-    /// is the run of these settings in [`SimulateReport`], but without the sizes of devices on which it works.
+    /// Runs the program with other changes, with other settings or on another device, and with some fixes of the list. Without
+    /// fixes, this is the run of these changes and settings in [`SimulateReport`], but without the sizes of devices on which it works.
     ///
     /// [`SimulateReport`]: crate::analysis::simulate::SimulateReport
     pub fn run(&self, attempt: &Attempt) -> Result<Run> {
         let Prepared { simulator, edited, settings, is_recorded } = self.prepared(attempt)?;
-        if attempt.fixes.is_empty() {
+        if attempt.fixes.is_empty() && attempt.changes.is_empty() {
             return Ok(simulator.run(&settings, is_recorded, 0));
         }
-        Ok(simulator.run_changed(&edited, &[], &settings, is_recorded, 0))
+        Ok(simulator.run_changed(&edited, &attempt.changes, &settings, is_recorded, 0))
     }
 
     /// Bytes of the device of an attempt that the allocator can use; `None` for an unlimited device.
@@ -182,7 +184,10 @@ impl<'d, 'a> WhatIf<'d, 'a> {
     }
 
     fn prepared(&self, attempt: &Attempt) -> Result<Prepared<'_>> {
-        let edit = self.edit(&attempt.fixes)?;
+        let mut edit = self.edit(&attempt.fixes)?;
+        if !attempt.changes.is_empty() {
+            edit.to_mut().changes.extend_from_slice(&attempt.changes);
+        }
         let (simulator, edited, mut settings) = self.trial()?.changed(&edit).map_err(Error::Request)?;
         let mut is_recorded = edit.settings.is_none();
         if !attempt.has_device() {

@@ -6,10 +6,11 @@ use crate::analysis::timeline::peaks_or_failures;
 use crate::error::{Error, Result};
 use crate::facts::device::{Device, Devices};
 use crate::facts::grouping::attribution::grouped_rows;
-use crate::facts::grouping::{Grouper, Holder, Key};
+use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder, Key};
 use crate::facts::segments::figures::Figures;
 use crate::facts::segments::layout::Layout;
 use crate::facts::time::when::When;
+use crate::facts::training::Category;
 use crate::model::{Action, Snapshot};
 use crate::parallel;
 use crate::replay::History;
@@ -30,9 +31,25 @@ pub struct DeviceSegmentMap {
     pub failed: Option<u64>,
     /// Whether the instant was chosen because the most memory is inactive there.
     pub is_most_inactive: bool,
-    /// The row of [`DeviceSegmentMap::peak`] for each block, by the index of the allocation. Blocks that do not count
-    /// for the metric have no row.
-    pub rows: HashMap<usize, usize>,
+    /// Each block that counts for the metric, by the index of the allocation.
+    pub blocks: HashMap<usize, MappedBlock>,
+    /// The sites of blocks.
+    pub sites: Vec<MappedSite>,
+}
+
+#[derive(Clone, Debug)]
+pub struct MappedSite {
+    pub label: String,
+    pub inferred: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct MappedBlock {
+    /// Its row in [`DeviceSegmentMap::peak`].
+    pub row: usize,
+    pub category: Category,
+    /// Its site, by its place in [`DeviceSegmentMap::sites`].
+    pub site: usize,
 }
 
 impl SegmentMapReport {
@@ -85,17 +102,16 @@ impl SegmentMapReport {
         }
         let device = |peak: DevicePeak| {
             let device = recording.get(peak.device)?;
-            let grouper = Grouper::new(device, device.deep_sites(), &options.filter, options.by).inferring(
-                device,
-                options.inference,
-                peak.metric,
-            );
-            let rows = rows(&grouper, &peak);
+            let grouper = |by| {
+                let grouper = Grouper::new(device, device.deep_sites(), &options.filter, by);
+                grouper.inferring(device, options.inference, peak.metric)
+            };
+            let (blocks, sites) = blocks(device, &grouper(options.by), &grouper(GroupBy::Site), &peak);
             let layout = Layout::at(device.track, peak.instant);
             let figures = |segment| Figures::of_segment(device.history(), &layout, segment);
             let figures = layout.segments.iter().map(figures).collect();
             let failed = failed(device, &peak);
-            Some(DeviceSegmentMap { peak, layout, figures, failed, is_most_inactive: false, rows })
+            Some(DeviceSegmentMap { peak, layout, figures, failed, is_most_inactive: false, blocks, sites })
         };
         Ok(Self { devices: parallel::filter_map(peaks.devices, device), skipped: peaks.skipped })
     }
@@ -121,15 +137,24 @@ fn failed(device: &Device<'_>, peak: &DevicePeak) -> Option<u64> {
     (entry.action == Action::Oom).then_some(entry.size)
 }
 
-fn rows(grouper: &Grouper<'_>, peak: &DevicePeak) -> HashMap<usize, usize> {
+fn blocks(
+    device: &Device<'_>,
+    grouper: &Grouper<'_>,
+    by_site: &Grouper<'_>,
+    peak: &DevicePeak,
+) -> (HashMap<usize, MappedBlock>, Vec<MappedSite>) {
     let (_, groups) = grouped_rows(grouper, (peak.metric, peak.instant));
     let by_key: HashMap<&Key, usize> = groups.iter().enumerate().map(|(index, (key, _))| (key, index)).collect();
-    let mut rows = HashMap::new();
+    let categories = device.categories();
+    let mut sites = Groups::new(by_site);
+    let mut blocks = HashMap::new();
     let counts = |born, gone| born <= peak.instant && peak.instant < gone;
     Holder::visit(grouper.track, peak.metric, counts, |holder| {
-        if let Some(&row) = grouper.keys(holder).first().and_then(|key| by_key.get(key)) {
-            rows.insert(holder.index, row);
+        let row = grouper.keys(holder).first().and_then(|key| by_key.get(key)).copied();
+        if let (Some(row), Some(&site)) = (row, sites.of(holder).first()) {
+            blocks.insert(holder.index, MappedBlock { row, category: categories.get(holder.index).category, site });
         }
     });
-    rows
+    let heads = sites.heads(|_| std::iter::empty()).into_iter();
+    (blocks, heads.map(|(_, head)| MappedSite { label: head.label, inferred: head.inferred }).collect())
 }

@@ -1,10 +1,12 @@
 //! From a part of an axis to instants.
 
+use super::folds::Folds;
 use super::pyramid::Pyramid;
 use crate::error::{Error, Result};
 use crate::facts::device::Device;
 use crate::replay::{Instant, Metric};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// The most columns of a part: more than the width of any screen.
 pub const MOST_COLUMNS: usize = 1 << 14;
@@ -14,6 +16,8 @@ pub enum SceneAxis {
     Entry,
     /// Microseconds since the first entry of the recording.
     Time,
+    /// Microseconds, except that long periods in which nothing happens on any device are shortened: see [`super::Folds`].
+    Folded,
     /// Millionths of the device's steps. All steps have the same length, with their entries at equal distances, and so
     /// has the part after the last one: on this axis, steps of several recordings start at the same position.
     Step,
@@ -44,12 +48,13 @@ pub(super) struct Clock<'a> {
     device: Device<'a>,
     times: Cow<'a, [i64]>,
     origin: i64,
+    folds: Arc<Folds>,
 }
 
 impl Part {
     /// Returns an error for a part that cannot be divided into columns.
     pub(super) fn check(&self, clock: &Clock<'_>) -> Result<()> {
-        if self.axis == SceneAxis::Time && !clock.device.track.has_times() {
+        if matches!(self.axis, SceneAxis::Time | SceneAxis::Folded) && !clock.device.track.has_times() {
             return Err(Error::Request("this recording has no times (PyTorch 2.0); use the entry axis".to_owned()));
         }
         if self.axis == SceneAxis::Step && clock.device.steps().is_err() {
@@ -65,13 +70,18 @@ impl Part {
         Err(Error::Request(format!("expected a part that starts before it ends, found {} to {}", self.from, self.to)))
     }
 
+    /// A whole step, in columns.
+    pub(super) fn of_step(step: usize, columns: usize) -> Self {
+        Self { axis: SceneAxis::Step, from: STEP * step as f64, to: STEP * (step + 1) as f64, columns }
+    }
+
     fn edge(&self, column: usize) -> f64 {
         self.from + (self.to - self.from) * (column as f64 / self.columns as f64)
     }
 }
 
 impl<'a> Clock<'a> {
-    pub fn of(device: &Device<'a>) -> Self {
+    pub fn of(device: &Device<'a>, folds: Arc<Folds>) -> Self {
         let mut times = Cow::Borrowed(device.track.times());
         if !times.is_sorted() {
             let mut latest = i64::MIN;
@@ -81,7 +91,7 @@ impl<'a> Clock<'a> {
             }
         }
         let origin = device.snapshot().first_time().unwrap_or(0);
-        Self { device: device.clone(), times, origin }
+        Self { device: device.clone(), times, origin, folds }
     }
 
     pub fn position(&self, axis: SceneAxis, instant: Instant) -> f64 {
@@ -91,6 +101,7 @@ impl<'a> Clock<'a> {
                 let time = self.times.get((instant as usize).saturating_sub(1));
                 time.map_or(0.0, |time| time.saturating_sub(self.origin) as f64)
             }
+            SceneAxis::Folded => self.folds.position(self.position(SceneAxis::Time, instant)),
             SceneAxis::Step => {
                 let entry = instant.saturating_sub(1);
                 let ends = self.device.steps().map_or(&[][..], |steps| &steps.ends);
@@ -118,7 +129,7 @@ impl<'a> Clock<'a> {
                 let first = Instant::from(before > 0 || (self.times.is_empty() && position > 0.0));
                 (before as Instant + first, is_there)
             }
-            SceneAxis::Step => {
+            SceneAxis::Folded | SceneAxis::Step => {
                 let (mut before, mut end) = (0, entries + 1);
                 while before < end {
                     let middle = before + (end - before) / 2;

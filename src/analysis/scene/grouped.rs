@@ -12,6 +12,7 @@ use std::collections::HashMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SceneGroup {
     pub label: String,
+    pub by: GroupBy,
     pub category: Option<Category>,
     pub inferred: bool,
     /// Its rank among similar groups.
@@ -70,6 +71,7 @@ impl Grouped {
         let places = places(&sizes);
         let heads = groups.heads(|_| std::iter::empty());
         let groups = heads.into_iter().enumerate().map(|(index, (_, head))| SceneGroup {
+            by,
             category: Category::of_label(&head.label).filter(|_| by == GroupBy::Category),
             inferred: head.inferred || inferred.get(index).copied().unwrap_or(false),
             label: head.label,

@@ -9,8 +9,10 @@ mod blocks;
 mod columns;
 mod difference;
 mod events;
+mod folds;
 mod grouped;
 mod lives;
+mod overlay;
 mod pyramid;
 
 pub use bands::{BandedColumns, SceneBand};
@@ -18,11 +20,13 @@ pub use blocks::{Shape, Shapes};
 pub use columns::{Column, Columns, MOST_COLUMNS, Part, SceneAxis};
 pub use difference::{Amount, Difference, DifferenceRow, Flow};
 pub use events::EventFilter;
+pub use folds::Folds;
 pub use grouped::{Place, SceneGroup};
+pub use overlay::Overlay;
 pub use pyramid::Pyramid;
 
 use crate::error::{Error, Result};
-use crate::facts::device::Device;
+use crate::facts::device::{Device, Devices};
 use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Groups, Inference};
 use crate::replay::{Instant, Metric};
@@ -45,9 +49,19 @@ pub struct Scene<'a> {
 
 impl<'a> Scene<'a> {
     pub fn new(device: &Device<'a>) -> Self {
+        Self::folded(device, Arc::default())
+    }
+
+    /// The scenes of all devices of a recording, which share the folds of their axes.
+    pub fn all(devices: &Devices<'a>) -> Vec<Self> {
+        let folds = Arc::new(Folds::of(devices));
+        devices.all().iter().map(|device| Self::folded(device, Arc::clone(&folds))).collect()
+    }
+
+    fn folded(device: &Device<'a>, folds: Arc<Folds>) -> Self {
         Self {
             device: device.clone(),
-            clock: Clock::of(device),
+            clock: Clock::of(device, folds),
             pyramid: Pyramid::of(device.track),
             lives: HashMap::new(),
             grouped: HashMap::new(),
@@ -72,6 +86,15 @@ impl<'a> Scene<'a> {
     pub fn columns(&self, metric: Metric, part: &Part) -> Result<Columns> {
         part.check(&self.clock)?;
         Ok(Columns::of(&self.device, &self.clock, &self.pyramid, metric, part))
+    }
+
+    /// All steps of the device above each other, each in as many columns; empty if there are none.
+    ///
+    /// # Errors
+    /// If there are no columns or too many of them, or if memviz finds no steps.
+    pub fn overlay(&self, metric: Metric, columns: usize) -> Result<Overlay> {
+        Part::of_step(0, columns).check(&self.clock)?;
+        Ok(Overlay::of(&self.device, &self.clock, &self.pyramid, metric, columns))
     }
 
     pub fn instants(&self, part: &Part) -> Result<Vec<Column>> {

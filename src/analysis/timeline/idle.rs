@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 /// A part of the x axis in which nothing happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Gap {
+pub(in crate::analysis) struct Gap {
     /// First x.
     pub from: i64,
     /// The x after the last one: the x of the next entry.
@@ -13,7 +13,7 @@ pub(super) struct Gap {
 }
 
 impl Gap {
-    pub(super) fn length(&self) -> i128 {
+    pub(in crate::analysis) fn length(&self) -> i128 {
         i128::from(self.to) - i128::from(self.from)
     }
 }
@@ -28,7 +28,7 @@ const UNUSUAL: i128 = 8;
 const FOLDS: usize = 8;
 
 /// The gaps of a range, given all x in order; where x decreases, as in damaged files, there is no gap.
-pub(super) fn gaps(all: impl IntoIterator<Item = i64>, range: (i64, i64)) -> Vec<Gap> {
+pub(in crate::analysis) fn gaps(all: impl IntoIterator<Item = i64>, range: (i64, i64)) -> Vec<Gap> {
     let least = ((i128::from(range.1) - i128::from(range.0)) / LEAST_PART).max(1);
     let end = range.1.saturating_add(1);
     let mut gaps = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn gaps(all: impl IntoIterator<Item = i64>, range: (i64, i64)) -> Vec
     gaps
 }
 
-pub(super) fn common(a: &[Gap], b: &[Gap]) -> Vec<Gap> {
+pub(in crate::analysis) fn common(a: &[Gap], b: &[Gap]) -> Vec<Gap> {
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
     let mut both = Vec::new();
     while let (Some(one), Some(other)) = (a.peek(), b.peek()) {
@@ -61,7 +61,7 @@ pub(super) fn common(a: &[Gap], b: &[Gap]) -> Vec<Gap> {
 }
 
 /// The folded gaps within a part of the axis, in order. `entries` is the total number of entries.
-pub(super) fn folded(gaps: &[Gap], (from, to): (i64, i64), entries: usize) -> Vec<Gap> {
+pub(in crate::analysis) fn folded(gaps: &[Gap], (from, to): (i64, i64), entries: usize) -> Vec<Gap> {
     let clipped = gaps.iter().map(|gap| Gap { from: gap.from.max(from), to: gap.to.min(to) });
     let mut gaps: Vec<Gap> = clipped.filter(|gap| gap.from < gap.to).collect();
     gaps.sort_rows_by_key(|gap| (Reverse(gap.length()), gap.from));

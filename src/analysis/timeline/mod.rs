@@ -9,7 +9,7 @@ mod bands;
 mod column_of;
 mod curve;
 mod focus;
-mod idle;
+pub(in crate::analysis) mod idle;
 mod parts;
 mod sample;
 

@@ -12,7 +12,7 @@ use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::filter::Filter;
 use crate::facts::time::when::When;
 use crate::model::View;
-use crate::report::fragmentation::{self, BlockColor};
+use crate::report::fragmentation;
 use crate::report::{AnswerFormat, PictureFormat, TextStyle};
 use clap::Args;
 
@@ -41,7 +41,7 @@ pub struct Fragmentation {
     points: Option<u32>,
     /// What to group non-releasable memory by, or to color blocks by in the picture
     ///
-    /// The default is the site; for a picture, the block state.
+    /// The default is the site; for a picture, the category.
     #[arg(long, value_enum)]
     by: Option<GroupBy>,
     /// Number of rows or colors for --by; the rest are summed into one
@@ -107,18 +107,18 @@ fn draw(args: &Fragmentation, format: PictureFormat, filter: Filter) -> Result<O
         return Err(Failure::Message("--over-time prints rows; memviz timeline draws memory over time".to_owned()));
     }
     let options = PeakOptions {
-        by: args.by.unwrap_or_default(),
+        by: args.by.unwrap_or(GroupBy::Category),
         at: args.at.clone(),
         filter,
         inference: (&args.stacks.infer).into(),
         devices: args.common.devices(),
         ..PeakOptions::default()
     };
-    let color = args.by.map_or(BlockColor::State, |_| BlockColor::Group(args.top.unwrap_or(DEFAULT_COLORS)));
+    let top = args.top.unwrap_or(DEFAULT_COLORS);
     with_view(&args.common, args.common.view_by(options.by)?, |recording| {
         let mut report = recording.segment_map(&options)?;
         let skipped = std::mem::take(&mut report.skipped);
-        Ok(Reply::new(move |source, out| fragmentation::draw(source, &report, color).write_as(format, out))
+        Ok(Reply::new(move |source, out| fragmentation::draw(source, &report, top).write_as(format, out))
             .warning(skipped))
     })
 }

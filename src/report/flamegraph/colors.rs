@@ -24,7 +24,7 @@ impl<'a> Colors<'a> {
             return Self::Categories;
         }
         let packages = packages(nodes);
-        let member = |&(label, bytes): &(&'a str, u64)| Member { label, category: None, is_whole: false, bytes };
+        let member = |&(label, bytes): &(&'a str, u64)| Member { label, category: None, own: None, bytes };
         let colors = palette::together(&packages.iter().map(member).collect::<Vec<_>>());
         Self::Packages(packages.iter().map(|&(package, _)| package).zip(colors).collect())
     }

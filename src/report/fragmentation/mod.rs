@@ -7,7 +7,7 @@ pub(crate) mod json;
 pub(crate) mod picture;
 
 #[cfg(feature = "plot")]
-pub use picture::{BlockColor, draw};
+pub use picture::draw;
 
 use crate::analysis::fragmentation::FragmentationReport;
 use crate::report::common::answer::answer;

@@ -19,15 +19,6 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use svg::node::element::{Group, Path};
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BlockColor {
-    /// Allocated or pending free.
-    #[default]
-    State,
-    /// Its group; this many groups have their own color.
-    Group(usize),
-}
-
 /// Left edge and width of the bars, in pixels.
 const LEFT: f64 = 270.0;
 const BAR: f64 = 508.0;
@@ -50,9 +41,10 @@ const REQUEST_LINES: u64 = 8;
 /// The least number of bytes that a full line may represent.
 const FINEST: u64 = 16 << 20;
 
-pub fn draw(source: Source<'_>, report: &SegmentMapReport, color: BlockColor) -> Picture {
+/// The segments; this many groups have their own color.
+pub fn draw(source: Source<'_>, report: &SegmentMapReport, top: usize) -> Picture {
     let mut parts = vec![heading(source, "segments and their blocks")];
-    let colors = Colors::of(&report.devices, color);
+    let colors = Colors::of(&report.devices, top);
     parts.extend(panels(&report.devices, true, |device, room| panel(device, &colors, MAX_LINES, room)));
     stacked(parts)
 }
@@ -173,30 +165,25 @@ fn totals(device: &DeviceSegmentMap) -> String {
     line
 }
 
-/// What the colors of blocks represent, the same on all devices.
-pub(crate) enum Colors<'a> {
-    States,
-    /// Their group: the colors of the largest groups.
-    Groups(HashMap<&'a str, Color>),
-}
+/// The colors of the largest groups, the same on all devices.
+pub(crate) struct Colors<'a>(HashMap<&'a str, Color>);
 
 impl<'a> Colors<'a> {
-    fn of(devices: &'a [DeviceSegmentMap], color: BlockColor) -> Self {
-        let BlockColor::Group(top) = color else { return Self::States };
+    pub(crate) fn of(devices: &'a [DeviceSegmentMap], top: usize) -> Self {
         let attributions = devices.iter().map(|device| &device.peak.attribution);
-        let mut rows: Vec<(&Row, bool)> =
-            attributions.flat_map(|it| it.rows.iter().take(top).map(|row| (row, it.by == GroupBy::Category))).collect();
+        let mut rows: Vec<(&Row, GroupBy)> =
+            attributions.flat_map(|it| it.rows.iter().take(top).map(|row| (row, it.by))).collect();
         // If a group is on several devices, the larger one determines its place.
         rows.sort_rows_by_key(|(row, _)| Reverse(row.bytes));
         let mut seen = HashSet::new();
         rows.retain(|(row, _)| seen.insert(row.label.as_str()));
-        let members: Vec<Member<'_>> = rows.iter().map(|(row, is_whole)| Member::of_row(row, *is_whole)).collect();
-        Self::Groups(rows.iter().map(|(row, _)| row.label.as_str()).zip(palette::together(&members)).collect())
+        let members: Vec<Member<'_>> = rows.iter().map(|&(row, by)| Member::of_row(row, by)).collect();
+        Self(rows.iter().map(|(row, _)| row.label.as_str()).zip(palette::together(&members)).collect())
     }
 }
 
 struct Paint {
-    /// One per row of the attribution; empty if colors represent states.
+    /// One per row of the attribution.
     rows: Vec<Color>,
     legend: Vec<(String, Color)>,
     inferred: bool,
@@ -207,14 +194,10 @@ const ALLOCATED: Color = palette::FIGURE;
 const PENDING: Color = palette::TEXT;
 
 impl Paint {
-    fn of(device: &DeviceSegmentMap, colors: &Colors<'_>) -> Self {
+    fn of(device: &DeviceSegmentMap, Colors(colors): &Colors<'_>) -> Self {
         let pending = device.layout.pieces.iter().any(|piece| piece.state == BlockState::ActivePendingFree);
         let pending = pending.then(|| ("pending free".to_owned(), PENDING));
         let free = ("free".to_owned(), palette::FREE);
-        let Colors::Groups(colors) = colors else {
-            let legend = [("allocated".to_owned(), ALLOCATED)].into_iter().chain(pending).chain([free]).collect();
-            return Self { rows: Vec::new(), legend, inferred: false };
-        };
         let groups = &device.peak.attribution.rows;
         let is_whole = device.peak.attribution.by == GroupBy::Category;
         let color = |row: &Row| colors.get(row.label.as_str()).copied();
@@ -236,8 +219,8 @@ impl Paint {
             BlockState::Inactive => palette::FREE,
             BlockState::ActivePendingFree => PENDING,
             BlockState::ActiveAllocated => {
-                let row = piece.allocation.and_then(|index| device.rows.get(&index));
-                row.and_then(|&row| self.rows.get(row)).copied().unwrap_or(ALLOCATED)
+                let block = piece.allocation.and_then(|index| device.blocks.get(&index));
+                block.and_then(|block| self.rows.get(block.row)).copied().unwrap_or(ALLOCATED)
             }
         }
     }
@@ -431,16 +414,19 @@ impl Drawing<'_> {
         }
     }
 
+    /// The group, category and site of a block, and where it is.
     fn title(&self, piece: &Piece) -> String {
-        let row = piece.allocation.and_then(|index| self.device.rows.get(&index));
-        let attribution = &self.device.peak.attribution;
-        let row = row.and_then(|&row| attribution.rows.get(row));
-        let label = match row {
-            None => "pending free",
-            Some(row) if attribution.by == GroupBy::Category => category(&row.label),
-            Some(row) => &row.label,
+        let place = format!("{} at 0x{:x}", Bytes(piece.size), piece.addr);
+        let device = self.device;
+        let Some(block) = piece.allocation.and_then(|index| device.blocks.get(&index)) else {
+            return format!("pending free\n{place}");
         };
-        format!("{label}\n{} at 0x{:x}", Bytes(piece.size), piece.addr)
+        let attribution = &device.peak.attribution;
+        let is_other = |by: &GroupBy| !matches!(by, GroupBy::Category | GroupBy::Site);
+        let group = attribution.rows.get(block.row).filter(|_| is_other(&attribution.by)).map(|row| row.label.clone());
+        let site = device.sites.get(block.site).map(|site| starred(&site.label, site.inferred));
+        let purpose = Some(category(block.category.name()).to_owned());
+        group.into_iter().chain(purpose).chain(site).chain([place]).collect::<Vec<_>>().join("\n")
     }
 }
 

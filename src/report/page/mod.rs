@@ -25,6 +25,7 @@ use std::io::{self, Write};
 
 /// Lines of the segment map in a report, for all devices; the rest is summarized.
 const SEGMENT_LINES: usize = 60;
+const SEGMENT_COLORS: usize = 10;
 /// Rows of the table of sites, unless the command requests another number, and the rows that are not collapsed.
 const SITES: usize = 14;
 const FIRST_SITES: usize = 5;
@@ -95,12 +96,13 @@ impl Page<'_> {
     /// collapses those of other devices.
     fn first_pictures(&self) -> Section {
         let devices = self.first_first(&self.overview.timeline.devices, |device| device.peak.device);
+        let tops = timeline::Tops::of(devices.iter().copied());
         if self.is_by_category() {
-            let pictures = panels(&devices, true, |device, room| timeline::categories(device, room));
+            let pictures = panels(&devices, true, |device, room| timeline::categories(device, &tops, room));
             Section { caption: "Memory over time, by category", pictures }
         } else {
             let colors = timeline::Colors::of(devices.iter().copied());
-            let pictures = panels(&devices, true, |device, room| timeline::panel(device, &colors, room));
+            let pictures = panels(&devices, true, |device, room| timeline::panel(device, &colors, &tops, room));
             let has_history = devices.iter().any(|device| !device.peak.completeness.no_entries);
             let caption = if has_history { "Memory over time" } else { "Memory at dump time" };
             Section { caption, pictures }
@@ -154,8 +156,8 @@ impl Page<'_> {
         let mut sections = Vec::new();
         let maps = &overview.segments.devices;
         if !maps.is_empty() {
-            let panel =
-                |map: &DeviceSegmentMap, room| segments::panel(map, &segments::Colors::States, SEGMENT_LINES, room);
+            let colors = segments::Colors::of(maps, SEGMENT_COLORS);
+            let panel = |map: &DeviceSegmentMap, room| segments::panel(map, &colors, SEGMENT_LINES, room);
             sections.push(Section { caption: "Segments and their free blocks", pictures: panels(maps, false, panel) });
         }
         if self.has_sites() {

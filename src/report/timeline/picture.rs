@@ -1,6 +1,7 @@
 //! `memviz timeline`: live memory over time, stacked by group, with reserved memory, marks and annotations.
 
 pub(crate) use super::legend::Key;
+pub(crate) use super::scale::Tops;
 use super::scale::{NO_LABELS, Scale};
 pub(crate) use super::stacked::Colors;
 use super::stacked::Stack;
@@ -18,16 +19,17 @@ use svg::node::element::Group;
 pub fn draw(source: Source<'_>, report: &TimelineReport) -> Picture {
     let mut parts = vec![heading(source, "live memory")];
     let colors = Colors::of(report.devices.iter());
-    parts.extend(panels(&report.devices, true, |device, room| panel(device, &colors, room)));
+    let tops = Tops::of(report.devices.iter());
+    parts.extend(panels(&report.devices, true, |device, room| panel(device, &colors, &tops, room)));
     stacked(parts)
 }
 
-pub fn panel(device: &DeviceTimeline, colors: &Colors<'_>, room: Room) -> Picture {
-    plot(device, &Stack::of(device, colors), room)
+pub fn panel(device: &DeviceTimeline, colors: &Colors<'_>, tops: &Tops, room: Room) -> Picture {
+    plot(device, &Stack::of(device, colors), tops, room)
 }
 
-pub fn categories(device: &DeviceTimeline, room: Room) -> Picture {
-    plot(device, &Stack::of_categories(device), room)
+pub fn categories(device: &DeviceTimeline, tops: &Tops, room: Room) -> Picture {
+    plot(device, &Stack::of_categories(device), tops, room)
 }
 
 /// The legend of [`panel`], or of [`categories`] without colors, for a page that writes it as text.
@@ -36,7 +38,7 @@ pub fn keys(device: &DeviceTimeline, colors: Option<&Colors<'_>>) -> Vec<Key> {
     legend::keys(device, &stack)
 }
 
-fn plot(device: &DeviceTimeline, stack: &Stack<'_>, room: Room) -> Picture {
+fn plot(device: &DeviceTimeline, stack: &Stack<'_>, tops: &Tops, room: Room) -> Picture {
     let (body, y) = device_heading(&device.peak, room);
     if device.peak.completeness.no_entries {
         // There is only one instant, so there is no curve.
@@ -46,7 +48,7 @@ fn plot(device: &DeviceTimeline, stack: &Stack<'_>, room: Room) -> Picture {
         let legend = legend.set("transform", format!("translate(0 {})", px(y + 12.0 + stack::BAR + 24.0)));
         return Picture { height: y + 12.0 + stack::BAR + 24.0 + height + 10.0, body: body.add(bar).add(legend) };
     }
-    let scale = Scale::of(device, stack);
+    let scale = Scale::of(device, tops);
     let (mut body, mut y) = warnings(body, y, &remarks(device, &scale));
     if let Some(run) = &device.run {
         let (whole, height) = strip::draw(run, device.peak.metric);
@@ -79,6 +81,9 @@ fn remarks(device: &DeviceTimeline, scale: &Scale) -> Vec<String> {
     if let Some(capacity) = scale.capacity.filter(|_| !scale.capacity_in_sight) {
         let capacity = Bytes(capacity);
         lines.push(format!("reserved memory and free device memory at the OOM add up to {capacity}"));
+    }
+    if scale.differs {
+        lines.push("bytes have another scale than on devices with far more memory in use".to_owned());
     }
     if device.ooms.len() > 1 {
         lines.push(format!("{} requests failed (OOM); those close to each other share a mark", device.ooms.len()));

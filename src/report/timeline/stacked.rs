@@ -29,7 +29,7 @@ impl<'a> Colors<'a> {
         bands.sort_rows_by_key(|(band, _)| Reverse(band.bytes_there));
         let mut seen = HashSet::new();
         bands.retain(|(band, _)| seen.insert((band.label.as_str(), band.category)));
-        let members: Vec<Member<'_>> = bands.iter().map(|&(band, by)| member(band, by == GroupBy::Category)).collect();
+        let members: Vec<Member<'_>> = bands.iter().map(|&(band, by)| member(band, by)).collect();
         let keys = bands.iter().map(|(band, _)| (band.label.as_str(), band.category));
         Self(keys.zip(palette::together(&members)).collect())
     }
@@ -48,12 +48,13 @@ impl<'a> Stack<'a> {
 
     pub(super) fn of_categories(device: &DeviceTimeline) -> Self {
         let bands = device.categories();
-        let members: Vec<Member<'_>> = bands.iter().map(|band| member(band, true)).collect();
+        let members: Vec<Member<'_>> = bands.iter().map(|band| member(band, GroupBy::Category)).collect();
         let colors = palette::together(&members);
         Self { bands: Cow::Owned(bands), colors, by: GroupBy::Category }
     }
 }
 
-fn member(band: &Band, is_whole: bool) -> Member<'_> {
-    Member { label: &band.label, category: band.category, is_whole, bytes: band.bytes_there }
+fn member(band: &Band, by: GroupBy) -> Member<'_> {
+    let own = palette::of_kind(by, &band.label, band.category);
+    Member { label: &band.label, category: band.category, own, bytes: band.bytes_there }
 }

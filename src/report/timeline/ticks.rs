@@ -34,7 +34,7 @@ pub(super) fn draw(device: &DeviceTimeline) -> Group {
             group = group.add(fold(axis, period));
             continue;
         }
-        for (x, label) in ticks(axis, period, unit, origin) {
+        for (x, label) in ticks(axis, period, step(axis, period, unit), unit, origin) {
             let half = Script::Label.width(&label) / 2.0;
             if x - half < taken + ROOM || x + half > f64::from(WIDTH) - 2.0 {
                 continue;
@@ -64,19 +64,26 @@ fn unit(axis: &Axis, origin: i64) -> Unit {
     }
 }
 
+/// The distance of ticks, in units: the same in all parts with one scale, which folds divide.
+fn step(axis: &Axis, of: &Period, unit: Unit) -> f64 {
+    let alike = || axis.periods.iter().filter(|period| period.shows == of.shows);
+    let length: i64 = alike().map(length).fold(0, i64::saturating_add);
+    let width = |period: &Period| column(axis.columns(), period.end) - column(axis.columns(), period.start);
+    let raw = length as f64 / unit.size * BETWEEN / alike().map(width).sum::<f64>();
+    let power = 10f64.powf(raw.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|part| part * power).find(|step| *step >= raw).unwrap_or(raw);
+    // Entries and microseconds have no parts.
+    if unit.size <= 1.0 { step.max(1.0).round() } else { step }
+}
+
 /// Round numbers on a part of the axis, and their positions.
-fn ticks(axis: &Axis, period: &Period, unit: Unit, origin: i64) -> Vec<(f64, String)> {
+fn ticks(axis: &Axis, period: &Period, step: f64, unit: Unit, origin: i64) -> Vec<(f64, String)> {
     let (start, end) = (column(axis.columns(), period.start), column(axis.columns(), period.end));
     let since = |x: i64| x.saturating_sub(origin) as f64 / unit.size;
     let (from, to) = (since(period.from), since(period.to));
     if end - start < NARROW || to <= from {
         return Vec::new();
     }
-    let raw = (to - from) * BETWEEN / (end - start);
-    let power = 10f64.powf(raw.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|part| part * power).find(|step| *step >= raw).unwrap_or(raw);
-    // Entries and microseconds have no parts.
-    let step = if unit.size <= 1.0 { step.max(1.0).round() } else { step };
     let digits = (-step.log10().floor()).clamp(0.0, 6.0) as usize;
     let first = (from / step).ceil() as i64;
     let place = |index: i64| {

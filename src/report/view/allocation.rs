@@ -3,16 +3,18 @@
 use super::frames::Frame;
 use super::json;
 use super::segments::{PoolNames, address, state};
+use crate::facts::code::sites::clipped;
 use crate::facts::device::Device;
 use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Holder, Inference};
 use crate::facts::segments::layout::{Layout, Piece};
 use crate::facts::time::moment::Moment;
 use crate::replay::{History, Instant, Metric, NEVER};
+use crate::report::common::words;
 use serde::Serialize;
 
 #[derive(Serialize)]
-struct Answer {
+struct Answer<'a> {
     id: usize,
     /// `None` if it is unknown.
     address: Option<String>,
@@ -24,9 +26,11 @@ struct Answer {
     born_us: Option<i64>,
     freed_us: Option<i64>,
     site: String,
-    category: &'static str,
+    category: &'a str,
     evidence: &'static str,
     inferred: bool,
+    /// What holds it in the program, the most telling first; empty if no walk of the recording found anything.
+    holders: Vec<&'a str>,
     phase: Option<&'static str>,
     stream: Option<u64>,
     pool: Option<String>,
@@ -87,9 +91,10 @@ pub fn allocation(device: &Device<'_>, id: usize) -> Option<String> {
         born_us: born.since_start_us,
         freed_us: freed.and_then(|freed| Moment::of(track, device.annotations(), freed).since_start_us),
         site: site(&holder),
-        category: decision.category.name(),
+        category: words::category(decision.category.name()),
         evidence: decision.evidence.words(),
         inferred: !decision.evidence.is_recorded(),
+        holders: device.held().map_or_else(Vec::new, |held| held.all_of(id).map(|by| clipped(&by.path)).collect()),
         phase: entry.and_then(|entry| device.phases().span(entry)).map(|span| span.phase.name()),
         stream: context.map(|context| context.stream).or(old.map(|old| old.stream)),
         pool: pool.map(|pool| PoolNames::of(device, std::iter::once(pool)).name(pool)),

@@ -32,7 +32,7 @@ keys! {
     struct Row<'a>(row: &'a DifferenceRow, by: GroupBy) {
         let category = Category::ALL.into_iter().find(|category| category.name() == row.label);
         let category = category.filter(|_| by == GroupBy::Category);
-        let color = color(&row.label, category, row.place);
+        let color = color(by, &row.label, category, row.place);
         pub label: &'a str = &row.label,
         pub light: Rgb = color.light,
         pub dark: Rgb = color.dark,

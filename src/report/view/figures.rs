@@ -1,6 +1,7 @@
 //! What is known about a recording before anything is drawn.
 
 use super::json;
+use crate::analysis::scene::Folds;
 use crate::analysis::timeline::OomMark;
 use crate::facts::device::{Device, Devices};
 use crate::facts::grouping::GroupBy;
@@ -26,6 +27,7 @@ struct Figures<'a> {
     has_segments: bool,
     notes: Vec<String>,
     by: Vec<&'static str>,
+    folds: Folds,
     devices: Vec<DeviceFigures>,
 }
 
@@ -100,6 +102,7 @@ pub fn figures(source: Source<'_>, devices: &Devices<'_>) -> String {
         has_segments: snapshot.notes.format.has_segments(),
         notes: notes::source(source.recording),
         by: GroupBy::told(devices).map(GroupBy::name).collect(),
+        folds: Folds::of(devices),
         devices: wanted.into_iter().map(|device| DeviceFigures::of(device, origin)).collect(),
     })
 }

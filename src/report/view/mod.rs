@@ -31,11 +31,12 @@ pub use matched::matched;
 pub use reading::Reading;
 pub use segments::segments;
 pub use times::{annotations, phases, samples, steps};
-pub use tried::{gpus, tried};
+pub use tried::{choices, gpus, tried};
 
 use super::common::palette::{self, Color};
 use super::common::words;
 use crate::analysis::scene::{Place, SceneGroup};
+use crate::facts::grouping::GroupBy;
 use crate::facts::training::Category;
 use serde::Serialize;
 
@@ -53,7 +54,7 @@ pub struct Group {
 
 impl From<&SceneGroup> for Group {
     fn from(group: &SceneGroup) -> Self {
-        let color = color(&group.label, group.category, group.place);
+        let color = color(group.by, &group.label, group.category, group.place);
         let category = group.category.or(group.place.category);
         Self {
             label: group.label.clone(),
@@ -69,10 +70,10 @@ impl From<&SceneGroup> for Group {
 /// Number of steps of a hue for the sites of the page: more of them could not be distinguished.
 const STEPS: usize = 16;
 
-/// The color of a group: that of its category if groups are categories, otherwise by its position.
-fn color(label: &str, category: Option<Category>, place: Place) -> Color {
-    match (category, place.category) {
-        (Some(category), _) => palette::of_category(category),
+/// The color of a group: its own if groups are categories or phases, otherwise by its position.
+fn color(by: GroupBy, label: &str, category: Option<Category>, place: Place) -> Color {
+    match (palette::of_kind(by, label, category), place.category) {
+        (Some(own), _) => own,
         (None, Some(category)) => palette::of_place(Some(category), place.index % STEPS, place.members.min(STEPS)),
         (None, None) => {
             palette::of_special(label).unwrap_or_else(|| palette::of_place(None, place.index, place.members))

@@ -8,6 +8,7 @@ use crate::facts::training::steps::NoSteps;
 use crate::model::DeviceId;
 use crate::model::device_file::DeviceSample;
 use crate::replay::Instant;
+use crate::report::common::palette::{Color, Rgb, hues};
 use crate::report::common::training;
 use serde::Serialize;
 
@@ -81,15 +82,15 @@ struct Span {
     from: Instant,
     to: Instant,
     recorded: bool,
+    light: Rgb,
+    dark: Rgb,
 }
 
 /// The phases of the program on a device, without gaps.
 pub fn phases(device: &Device<'_>) -> String {
-    let span = |&PhaseSpan { phase, start, end, recorded }: &PhaseSpan| Span {
-        phase: phase.name(),
-        from: start,
-        to: end,
-        recorded,
+    let span = |&PhaseSpan { phase, start, end, recorded }: &PhaseSpan| {
+        let Color { light, dark } = hues::of_phase(phase).base;
+        Span { phase: phase.name(), from: start, to: end, recorded, light, dark }
     };
     json(&device.phases().spans.iter().map(span).collect::<Vec<_>>())
 }

@@ -7,6 +7,7 @@ use crate::facts::device::Device;
 use crate::facts::gpu::Gpu;
 use crate::replay::{Instant, Metric};
 use crate::report::common::notes;
+use crate::simulation::changes::{Editor, Optimizer};
 use crate::simulation::{Outcome, Run, Trust};
 use serde::Serialize;
 
@@ -40,7 +41,7 @@ impl From<&Lowered> for Peaks {
 
 /// The peaks with the tried changes; `null` if fixes alone save too little, or are not simulated.
 pub fn tried(device: &Device<'_>, cures: &WhatIf<'_, '_>, attempt: &Attempt) -> Result<String> {
-    if attempt.alloc_conf.is_none() && attempt.capacity.is_none() {
+    if !attempt.has_device() {
         return Ok(json(&cures.saving(&attempt.fixes)?.as_ref().and_then(Tried::of_cures)));
     }
     let run = cures.run(attempt)?;
@@ -94,4 +95,16 @@ struct Known {
 /// The GPUs that are known by name, starting with those that recordings most likely come from.
 pub fn gpus() -> String {
     json(&Gpu::known().iter().map(|gpu| Known { name: gpu.name, memory_bytes: gpu.memory }).collect::<Vec<_>>())
+}
+
+/// What changes of a program can name.
+#[derive(Serialize)]
+struct Choices<'a> {
+    calls: Vec<&'a str>,
+    optimizers: [&'static str; Optimizer::ALL.len()],
+}
+
+/// The functions that can be checkpointed, and the other optimizers.
+pub fn choices(device: &Device<'_>) -> String {
+    json(&Choices { calls: Editor::new(device).sites(), optimizers: Optimizer::ALL.map(Optimizer::name) })
 }

@@ -54,7 +54,7 @@ impl Engine {
     pub fn open(read: Function, name: String, options: &str, samples: &str) -> Thrown<Engine> {
         let recording = opened(read, &name, options, samples)?;
         let devices = recording.devices();
-        let scenes = devices.all().iter().map(Scene::new).collect();
+        let scenes = Scene::all(&devices);
         Ok(Self { name, recording, devices, scenes, cures: BTreeMap::new(), search: None, curves: HashMap::new() })
     }
 
@@ -227,6 +227,27 @@ impl Engine {
         view::gpus()
     }
 
+    /// What changes of the program can name.
+    pub fn choices(&self, device: i32) -> Thrown<String> {
+        Ok(view::choices(self.scene(device)?.device()))
+    }
+
+    /// What the steps of a device have in common, and which of them differ.
+    pub fn overlay(&self, device: i32, of: &str, columns: usize) -> Thrown<Object> {
+        let overlay = self.scene(device)?.overlay(metric(of)?, columns).map_err(|error| self.thrown(&error))?;
+        let curve = |values: &[i64]| {
+            let values: Vec<f64> = values.iter().map(|&bytes| bytes as f64).collect();
+            JsValue::from(Float64Array::from(values.as_slice()))
+        };
+        Ok(object(&[
+            ("lowest", curve(&overlay.lowest)),
+            ("median", curve(&overlay.median)),
+            ("highest", curve(&overlay.highest)),
+            ("above", curve(&overlay.above)),
+            ("below", curve(&overlay.below)),
+        ]))
+    }
+
     /// The phases of the program.
     pub fn phases(&self, device: i32) -> Thrown<String> {
         Ok(view::phases(self.scene(device)?.device()))
@@ -367,8 +388,9 @@ impl Engine {
         cures: Vec<usize>,
         alloc_conf: Option<String>,
         capacity: f64,
+        changes: Vec<String>,
     ) -> Thrown<String> {
-        let attempt = attempt(cures, alloc_conf, capacity);
+        let attempt = attempt(cures, alloc_conf, capacity, &changes)?;
         self.cures(device)?;
         let list = self.cures.get(&device).ok_or_else(|| JsError::new("the device is missing"))?;
         view::tried(self.scene(device)?.device(), list, &attempt).map_err(|error| self.thrown(&error))
@@ -387,10 +409,11 @@ impl Engine {
         cures: Vec<usize>,
         alloc_conf: Option<String>,
         capacity: f64,
+        changes: Vec<String>,
     ) -> Thrown<JsValue> {
         let part = Part { axis: axis(along)?, from, to, columns };
         let metric = metric(of)?;
-        let attempt = attempt(cures, alloc_conf, capacity);
+        let attempt = attempt(cures, alloc_conf, capacity, &changes)?;
         let columns = self.scene(device)?.instants(&part).map_err(|error| self.thrown(&error))?;
         let key = (device, metric);
         if self.curves.get(&key).is_none_or(|(known, _)| *known != attempt) {
@@ -410,9 +433,11 @@ fn columns_of(curve: &OverTime, columns: &[Column]) -> JsValue {
 }
 
 /// What is tried; 0 bytes mean no capacity.
-fn attempt(cures: Vec<usize>, alloc_conf: Option<String>, capacity: f64) -> Attempt {
+fn attempt(cures: Vec<usize>, alloc_conf: Option<String>, capacity: f64, changes: &[String]) -> Thrown<Attempt> {
     let capacity = (capacity >= 1.0).then_some(capacity as u64);
-    Attempt::default().fixes(cures).alloc_conf(alloc_conf).capacity(capacity)
+    let changes = changes.iter().map(|text| text.parse().map_err(|error: String| JsError::new(&error)));
+    let attempt = Attempt::default().fixes(cures).alloc_conf(alloc_conf).capacity(capacity);
+    Ok(attempt.changes(changes.collect::<Thrown<_>>()?))
 }
 
 /// Reads a recording, which stays until the instance ends: answers borrow from it.

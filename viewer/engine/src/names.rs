@@ -31,9 +31,10 @@ pub fn range_part(name: &str) -> Result<RangePart, JsError> {
 pub fn axis(name: &str) -> Result<SceneAxis, JsError> {
     match name {
         "time" => Ok(SceneAxis::Time),
+        "folded" => Ok(SceneAxis::Folded),
         "entry" => Ok(SceneAxis::Entry),
         "step" => Ok(SceneAxis::Step),
-        _ => Err(unknown("the axis time, entry or step", name)),
+        _ => Err(unknown("the axis time, folded, entry or step", name)),
     }
 }
 

@@ -39,12 +39,10 @@ test('two instants show what grew', async () => {
 test('a dragged range shows what was allocated, freed and survived in it, and sums up', async () => {
     await inPage(pageOf(GPT), '', async (page) => {
         await ready(page);
-        await page.keyboard.down('Shift');
         await page.mouse.move(...(await place(page, 0.4, 0.4)));
         await page.mouse.down();
         await page.mouse.move(...(await place(page, 0.6, 0.4)), { steps: 5 });
         await page.mouse.up();
-        await page.keyboard.up('Shift');
         await settled(page);
         const state = await link(page);
         const [from, to] = [Number(state.get('mark')), Number(state.get('at'))];

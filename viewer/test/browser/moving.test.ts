@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import * as support from './support.ts';
-import { exact, fixture, inPage, link, pageOf, place, ready, rested, settled } from './support.ts';
+import { answer, exact, fixture, inPage, link, onlyChromium, pageOf, type Peak, place, ready, rested, settled } from './support.ts';
+import { bytes as size } from '../../src/format.ts';
 
 const GPT = fixture('snapshots/gpt_train/snapshot.pickle.gz');
 
@@ -20,9 +21,11 @@ test('wheel, drag and keys zoom and move', async () => {
         await page.mouse.wheel(0, -400);
         const [from, to] = await span();
         assert.ok(from > 0 && to > from && to - from < 9107 / 2, `${from} to ${to}`);
+        await page.keyboard.down('Shift');
         await page.mouse.down();
         await page.mouse.move(...(await place(page, 0.3, 0.4)), { steps: 5 });
         await page.mouse.up();
+        await page.keyboard.up('Shift');
         const moved = await span();
         assert.ok(moved[0] > from && Math.abs(moved[1] - moved[0] - (to - from)) < 1e-6, String(moved));
         await page.keyboard.press('0');
@@ -36,9 +39,33 @@ test('wheel, drag and keys zoom and move', async () => {
         await page.mouse.click(box!.x + 0.5 * box!.width, box!.y + box!.height - 40);
         const step = await span();
         assert.ok(step[0] > 1000 && step[1] < 8000 && step[1] - step[0] > 1000, `a step: ${step}`);
-        await page.keyboard.press('8');
+        await page.keyboard.press('9');
         assert.equal((await link(page)).get('tab'), 'findings');
     });
+});
+
+test('two fingers move and zoom, and choose no range', onlyChromium('touches'), async () => {
+    const options = { hasTouch: true };
+    await inPage(pageOf(GPT), '', async (page) => {
+        await ready(page);
+        const [[left, y], [right]] = [await place(page, 0.4, 0.4), await place(page, 0.6, 0.4)];
+        const driver = await page.context().newCDPSession(page);
+        const touch = (type: 'touchStart' | 'touchMove' | 'touchEnd', ...at: number[]) =>
+            driver.send('Input.dispatchTouchEvent', { type, touchPoints: at.map((x, id) => ({ x, y, id })) });
+        await touch('touchStart', left);
+        await touch('touchStart', left, right);
+        for (const part of [0.2, 0.4, 0.6, 0.8, 1]) await touch('touchMove', left - 100 * part, right + 100 * part);
+        await touch('touchEnd');
+        const state = await link(page);
+        const [from, to] = [Number(state.get('from')), Number(state.get('to'))];
+        assert.ok(from > 500 && to > from && to - from < 0.7 * 9107, `${from} to ${to}`);
+        assert.equal(state.get('mark'), null);
+        // One finger chooses a range, as the mouse does.
+        await touch('touchStart', left);
+        for (const part of [0.5, 1]) await touch('touchMove', left + part * (right - left));
+        await touch('touchEnd');
+        assert.notEqual((await link(page)).get('mark'), null);
+    }, options);
 });
 
 test('the pointer shows what it is on, and a click shows its stack', async () => {
@@ -64,16 +91,21 @@ test('a search is shown everywhere, and a bad one says so', async () => {
         await ready(page);
         await page.keyboard.press('/');
         await page.keyboard.type('softmax');
-        await page.waitForFunction(() => /^[\d,]+ found$/.test(document.getElementById('found')?.textContent ?? ''));
+        await page.waitForFunction(() => /^[\d,]+ found: .* of /.test(document.getElementById('found')?.textContent ?? ''));
+        // At the cursor, which is at the peak.
+        const matching = answer<Peak>('peak', GPT, '--include', 'softmax').devices[0].attribution;
+        const filtered = matching.rows.filter(({ label }) => /filtered/.test(label)).reduce((sum, { bytes }) => sum + bytes, 0);
+        const found = (await page.textContent('#found')) ?? '';
+        assert.ok(found.endsWith(`: ${size(matching.total_bytes - filtered)} of ${size(matching.total_bytes)}`), `${found}, expected ${matching.total_bytes - filtered}`);
         await page.waitForSelector('#panel-table tr.found');
-        const found = await page.$$eval('#panel-table tr.found', (all) => all.length);
+        const marked = await page.$$eval('#panel-table tr.found', (all) => all.length);
         const all = (await exact(page)).size;
-        assert.ok(found > 0 && found < all, `${found} of ${all}`);
+        assert.ok(marked > 0 && marked < all, `${marked} of ${all}`);
         // A flag that JavaScript's regular expressions do not have.
         await page.fill('#search', '(?i)SOFTMAX');
         await page.waitForFunction(
             (before) => document.querySelectorAll('#panel-table tr.found').length === before,
-            found,
+            marked,
         );
         await page.fill('#search', 'soft(');
         await page.waitForSelector('#found.alarm');

@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import test, { after } from 'node:test';
 import { bytes as size } from '../../src/format.ts';
 import * as support from './support.ts';
-import { answer, fixture, inPage, link, onlyChromium, pageOf, ready, settled } from './support.ts';
+import { answer, fixture, inPage, link, onlyChromium, pageOf, ready, settled, wide } from './support.ts';
 
 const OOM = fixture('snapshots/oom/snapshot.pickle.gz');
 
@@ -30,6 +30,39 @@ test('a failed request is marked at the end of the curve', async () => {
         });
         assert.ok(height > 0.05 && height < 0.2 && top > 0, `${height}, ${top}`);
     });
+});
+
+test('the page opens where the memory before the failed request is more than two pixels wide', async () => {
+    await inPage(pageOf(OOM), '', async (page) => {
+        await ready(page);
+        const seen = await wide(page, 0.5);
+        assert.ok(seen > 30, `${seen} pixels`);
+        assert.deepEqual([...(await link(page)).keys()], []);
+        await page.keyboard.press('0');
+        assert.equal((await link(page)).get('from'), '0');
+    });
+    await inPage(pageOf(OOM), '#from=0&to=6364', async (page) => {
+        await ready(page);
+        const seen = await wide(page, 0.5);
+        assert.ok(seen < 10, `${seen} pixels of the whole run`);
+    });
+});
+
+test('the verdict is shown whole, whatever the width of the window', async () => {
+    const [{ verdict }] = answer<{ devices: { verdict: string }[] }>('triage', OOM).devices;
+    for (const width of [1280, 900, 420]) {
+        await inPage(pageOf(OOM), '', async (page) => {
+            await ready(page);
+            await page.waitForFunction((text) => document.querySelector('#verdict')?.textContent === text, verdict);
+            const [of, inner] = await page.$eval('#verdict', (element) => {
+                const range = document.createRange();
+                range.selectNodeContents(element);
+                const edges = ({ right, bottom }: DOMRect) => [right, bottom];
+                return [edges(element.getBoundingClientRect()), edges(range.getBoundingClientRect())];
+            });
+            assert.ok(inner[0] <= of[0] + 1 && inner[1] <= of[1] + 1, `${width}: ${inner} in ${of}`);
+        }, { viewport: { width, height: 860 } });
+    }
 });
 
 test('the page opens at the failed request, which is shown with the free blocks in the segments', onlyChromium('downloads'), async () => {

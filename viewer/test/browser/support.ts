@@ -241,6 +241,22 @@ export async function place(page: Page, across = 0.5, down = 0.5, host = '#timel
     return [box.x + across * box.width, box.y + down * box.height];
 }
 
+/** The number of columns of the timeline in which a colored band reaches a height, given from 0 at the top to 1. */
+export async function wide(page: Page, down: number): Promise<number> {
+    return page.evaluate((part) => {
+        const canvas = document.querySelector<HTMLCanvasElement>('#timelines canvas')!;
+        const { width, height } = canvas;
+        const { data } = canvas.getContext('2d')!.getImageData(0, Math.round(part * height), width, 1);
+        let count = 0;
+        // Between the labels of the axis and the right edge.
+        for (let x = 70; x < width - 20; x++) {
+            const [red, green, blue] = data.subarray(4 * x);
+            if (Math.max(red, green, blue) - Math.min(red, green, blue) > 60) count++;
+        }
+        return count;
+    }, down);
+}
+
 /** The parameters in the address, after the page has come to rest. */
 export async function link(page: Page): Promise<URLSearchParams> {
     await rested(page);

@@ -72,7 +72,7 @@ test('trying settings and sizes of the device gives the figures of memviz simula
         assert.match(link, /conf=expandable_segments%3ATrue&capacity=4294967296/);
         await page.fill('.whatif [aria-label="Allocator settings"]', 'max_split_size_mb:few');
         await page.waitForSelector('.whatif [aria-invalid="true"]');
-        assert.match((await page.textContent('.whatif fieldset .alarm')) ?? '', /^.*expected .*max_split_size_mb/);
+        assert.match((await page.textContent('.whatif fieldset .alarm:not([hidden])')) ?? '', /^.*expected .*max_split_size_mb/);
         await page.click('.whatif >> text=as recorded');
         await settled(page);
         assert.equal(await page.locator('#where .cured').count(), 0);
@@ -268,5 +268,35 @@ test('fixes are tried in the timeline, with the figures of memviz triage', async
         await settled(page);
         assert.equal(await page.locator('input:checked').count(), 0);
         assert.equal((await link(page)).get('cures'), null);
+    });
+});
+
+test('checkpointing, optimizers and offloading give the figures of memviz simulate', async () => {
+    await inPage(pageFile(GPT, 'snapshot.pickle.gz'), '#tab=whatif', async (page) => {
+        await ready(page);
+        await rested(page);
+        const choose = async (label: string, value: string) => {
+            await page.selectOption(`.whatif [aria-label="${label}"]`, value);
+            return said(page);
+        };
+        const expected = (...options: string[]) => answer<Simulated>('simulate', GPT, ...options).devices[0].runs.at(-1)!;
+        let shown = await choose('Optimizer', 'optimizer:sgd');
+        const figures = ({ max_allocated_bytes, max_reserved_bytes }: ReturnType<typeof expected>) => {
+            for (const bytes of [max_allocated_bytes, max_reserved_bytes]) assert.ok(shown.includes(size(bytes)), `${shown}, expected ${size(bytes)}`);
+        };
+        figures(expected('--optimizer', 'sgd'));
+        assert.ok(shown.includes('memviz simulate snapshot.pickle.gz --optimizer sgd'), shown);
+        assert.match((await page.textContent('#where .cured')) ?? '', /^with the change: peak/);
+        await page.check('.whatif [value="offload:activations"]');
+        shown = await said(page);
+        figures(expected('--optimizer', 'sgd', '--offload', 'activations'));
+        // What cannot be combined is refused, and the rest stays.
+        const call = 'checkpoint:minigpt.py:53 forward';
+        await choose('Checkpointing', call);
+        assert.match(await page.innerText('.whatif fieldset .alarm:not([hidden])'), /cannot be combined/);
+        assert.equal((await link(page)).get('changes'), 'optimizer:sgd;offload:activations');
+        await page.uncheck('.whatif [value="offload:activations"]');
+        shown = await said(page);
+        figures(expected('--optimizer', 'sgd', '--checkpoint', 'minigpt.py:53 forward'));
     });
 });

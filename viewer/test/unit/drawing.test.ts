@@ -120,14 +120,15 @@ test('bands keep their order in every range', () => {
         instants: new Uint32Array(2),
     });
     const labels = (of: Bands) => of.groups.map((each) => each.label);
-    const near = ordered(bands('new', 'b', 'a', '(other)'), 2, ['a', 'b', 'c']);
+    const near = ordered(bands('new', 'b', 'a', '(other)'), 2, ['a', 'b', 'c'], 'file');
     assert.deepEqual(labels(near), ['a', 'b', 'new', '(other)']);
     assert.deepEqual([...near.values], [2, 20, 1, 10, 0, 0, 3, 30]);
     const sites = bands('c', 'a', 'b', '(other)');
     const [c, a, b, other] = sites.groups;
     sites.groups = [{ ...c, category: 'activation' }, { ...a, category: 'activation' }, { ...b, category: 'parameter' }, other];
-    const byCategory = ordered(sites, 2, ['a', 'b', 'c']);
+    const byCategory = ordered(sites, 2, ['a', 'b', 'c'], 'site');
     assert.deepEqual(labels(byCategory), ['b', 'a', 'c', '(other)']);
+    assert.deepEqual(labels(ordered(bands('forward', 'backward', 'other', 'optimizer'), 2, ['forward'], 'phase')), ['other', 'optimizer', 'forward', 'backward']);
     // Bands of one hue that touch have a line between them.
     assert.deepEqual(touching(byCategory), [false, true, false, false]);
 });

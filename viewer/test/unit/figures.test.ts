@@ -48,12 +48,13 @@ test('hidden rows are still found, and overlapping rows are not added up', () =>
 });
 
 test('an instant is within the same annotations as the entry before it', () => {
-    const annotation = { name: 'a', from_us: 70, to_us: 90, from: 3, to: 5, depth: 0, from_step: 5e5, to_step: 2e6 };
+    const annotation = { name: 'a', from_us: 70, to_us: 90, from: 3, to: 5, depth: 0, from_step: 5e5, to_step: 2e6, from_folded: 30, to_folded: 50 };
     const open = [2, 3, 4, 5, 6].filter((instant) => openAt([annotation], instant).length > 0);
     assert.deepEqual(open, [4, 5]);
     assert.deepEqual(edgesOf(annotation, 'entry'), [4, 6]);
     assert.deepEqual(edgesOf(annotation, 'time'), [70, 90]);
     assert.deepEqual(edgesOf(annotation, 'step'), [5e5, 2e6]);
+    assert.deepEqual(edgesOf(annotation, 'folded'), [30, 50]);
     const plot = { box: { x: 0, y: 0, width: 100, height: 10 }, from: 0, to: 100, top: 1 };
     const there = [69, 71, 89, 91].map((x) => spanAt(plot, 0, [[annotation]], 'time', x, 5) !== null);
     assert.deepEqual(there, [false, true, true, false]);

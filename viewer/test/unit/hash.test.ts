@@ -19,6 +19,7 @@ const initial: State = {
     cures: '',
     conf: null,
     capacity: 0,
+    changes: '',
     vary: '',
     value: 0,
     listed: 'all',

@@ -1,7 +1,9 @@
-//! The hues of categories.
+//! The hues of categories and phases.
 
 use super::Color;
 use crate::facts::training::Category;
+#[cfg(feature = "plot")]
+use crate::facts::training::Phase;
 
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "plot"), expect(dead_code, reason = "only pictures have colors of two themes"))]
@@ -79,5 +81,17 @@ pub(crate) const fn of_category(category: Category) -> Hue {
         Category::Workspace => WORKSPACE,
         Category::BeforeRecording => BEFORE_RECORDING,
         Category::Unknown => UNKNOWN,
+    }
+}
+
+/// A phase has the hue of the memory that it is known for: other phases build models. No picture shows both phases and categories as groups.
+#[cfg(feature = "plot")]
+pub(crate) const fn of_phase(phase: Phase) -> Hue {
+    match phase {
+        Phase::Data => INPUT,
+        Phase::Forward => ACTIVATION,
+        Phase::Backward => GRADIENT,
+        Phase::Optimizer => OPTIMIZER_STATE,
+        Phase::Other => PARAMETER,
     }
 }

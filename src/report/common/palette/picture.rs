@@ -8,8 +8,8 @@ use super::hues::{self, Hue, PLAIN, STEPS};
 use super::{Color, Rgb, contrast};
 use crate::analysis::timeline;
 use crate::facts::code::sites;
-use crate::facts::grouping::{self, attribution, attribution::Row};
-use crate::facts::training::Category;
+use crate::facts::grouping::{self, GroupBy, attribution, attribution::Row};
+use crate::facts::training::{Category, Phase};
 use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -103,6 +103,18 @@ pub(crate) fn of_category(category: Category) -> Color {
     hues::of_category(category).base
 }
 
+/// The color of a group that has its own in every picture: of a category or a phase.
+pub(crate) fn of_kind(by: GroupBy, label: &str, category: Option<Category>) -> Option<Color> {
+    match by {
+        GroupBy::Category => category.map(of_category),
+        GroupBy::Phase => {
+            let phase = Phase::ALL.into_iter().find(|phase| phase.name() == label);
+            phase.map(|phase| hues::of_phase(phase).base)
+        }
+        _ => None,
+    }
+}
+
 pub(crate) fn of_special(label: &str) -> Option<Color> {
     match label {
         sites::NO_STACK => Some(NO_STACK),
@@ -118,14 +130,15 @@ pub(crate) fn of_special(label: &str) -> Option<Color> {
 pub(crate) struct Member<'a> {
     pub label: &'a str,
     pub category: Option<Category>,
-    pub is_whole: bool,
+    /// The color that it has in every picture.
+    pub own: Option<Color>,
     pub bytes: u64,
 }
 
 impl<'a> Member<'a> {
-    /// A row, which may be one of categories.
-    pub(crate) fn of_row(row: &'a Row, is_whole: bool) -> Self {
-        Self { label: &row.label, category: row.category, is_whole, bytes: row.bytes }
+    pub(crate) fn of_row(row: &'a Row, by: GroupBy) -> Self {
+        let own = of_kind(by, &row.label, row.category);
+        Self { label: &row.label, category: row.category, own, bytes: row.bytes }
     }
 }
 
@@ -133,11 +146,10 @@ impl<'a> Member<'a> {
 /// category is known, or groups have none, shades of the hue of groups without a category.
 pub(crate) fn together(members: &[Member<'_>]) -> Vec<Color> {
     let is_by_category = members.iter().any(|member| member.category.is_some_and(Category::is_known));
-    let category = |member: &Member<'_>| member.category.filter(|_| is_by_category || member.is_whole);
-    let fixed = |member: &Member<'_>| match category(member) {
-        Some(category) if member.is_whole => Some(of_category(category)),
-        Some(_) => None,
-        None => of_special(member.label),
+    let category = |member: &Member<'_>| member.category.filter(|_| is_by_category);
+    let fixed = |member: &Member<'_>| match (member.own, category(member)) {
+        (None, None) => of_special(member.label),
+        (own, _) => own,
     };
     let mut by_size: Vec<usize> = (0..members.len()).collect();
     let is_rest = |index: usize| members[index].label == attribution::OTHER;

@@ -3,7 +3,11 @@
 #[cfg(feature = "plot")]
 use super::picture::*;
 use super::{Color, Rgb, contrast, hues};
+#[cfg(feature = "plot")]
+use crate::facts::grouping::GroupBy;
 use crate::facts::training::Category;
+#[cfg(feature = "plot")]
+use crate::facts::training::Phase;
 use std::collections::HashSet;
 
 type Light = [f64; 3];
@@ -84,6 +88,26 @@ fn categories_are_distinguished_with_any_kind_of_vision() {
                     let [one, other] = [a, b].map(|category| pick(hues::of_category(category).base));
                     let distance = distance(one, other, vision);
                     assert!(distance > 0.065, "{theme}: {a:?} and {b:?} are {distance:.3} apart");
+                }
+            }
+        }
+    }
+}
+
+/// Also from what is shown beside them: older memory, and the rest.
+#[cfg(feature = "plot")]
+#[test]
+fn phases_are_distinguished_with_any_kind_of_vision() {
+    let phases = Phase::ALL.map(|phase| of_kind(GroupBy::Phase, phase.name(), Some(Category::Activation)));
+    let mut all: Vec<Color> = phases.into_iter().flatten().collect();
+    assert_eq!(all.len(), Phase::ALL.len());
+    all.extend([of_category(Category::BeforeRecording)]);
+    for (theme, pick) in THEMES {
+        for vision in VISION {
+            for (index, &a) in all.iter().enumerate() {
+                for &b in &all[..index] {
+                    let distance = distance(pick(a), pick(b), vision);
+                    assert!(distance > 0.065, "{theme}: {} and {} are {distance:.3} apart", pick(a), pick(b));
                 }
             }
         }
@@ -255,12 +279,7 @@ fn a_terminal_shows_the_same_hues_on_black_and_white() {
 fn groups_of_one_picture_have_colors_of_their_own() {
     let labels: Vec<String> = (0..40).map(|index| format!("model.py:{index} forward")).collect();
     let member = |category| {
-        move |(index, label): (usize, &'static str)| Member {
-            label,
-            category,
-            is_whole: false,
-            bytes: 100 - index as u64,
-        }
+        move |(index, label): (usize, &'static str)| Member { label, category, own: None, bytes: 100 - index as u64 }
     };
     let labels: Vec<&'static str> = labels.into_iter().map(|label| &*label.leak()).collect();
     for category in [None, Some(Category::Activation), Some(Category::Unknown)] {
