@@ -8,7 +8,7 @@ use crate::model::bytes::Bytes;
 use crate::report::fit::single::words as plans;
 use crate::report::simulate::words as simulate;
 use crate::simulation::changes::Change;
-use crate::simulation::plans::{STATES, Verdict};
+use crate::simulation::plans::Verdict;
 use serde::Serialize;
 
 /// Number of ways on a first screen, and of lines of code.
@@ -193,7 +193,7 @@ fn effect(rescue: &Rescue, effect: &Effect, fix: Option<&Advice>) -> String {
     let whole = match (rescue.verdict(effect), effect.high) {
         (Verdict::Fits, Some(high)) => format!("; the step {probably}fits ({} at most)", Bytes(high)),
         (Verdict::FitsIf, Some(high)) => {
-            format!("; the step {probably}fits ({} at most, with {STATES} optimizer states per parameter)", Bytes(high))
+            format!("; the step {probably}fits ({} at most, if {})", Bytes(high), need::conditions(&rescue.need))
         }
         (Verdict::Unknown, Some(high)) => format!("; step: up to {}", Bytes(high)),
         (Verdict::Unknown, None) => "; step: unknown".to_owned(),
