@@ -62,6 +62,7 @@ pub(crate) fn conditions(need: &Need) -> String {
     let condition = |condition: &Condition| match condition {
         Condition::States => format!("the optimizer keeps no more than {STATES} states per parameter, as AdamW does"),
         Condition::LossIsLast => "the forward pass ends with this loss".to_owned(),
+        Condition::InputsVary => "no later step has larger inputs".to_owned(),
         Condition::Untrained(bytes) => {
             format!("no other step trains the {} of parameters that have no gradients", Bytes(*bytes))
         }
@@ -121,7 +122,7 @@ fn rest_of(rest: Rest) -> String {
     let freed = if freed > 0 { format!(", after {} was freed", Bytes(freed)) } else { String::new() };
     let last = if rest.is_last_of_forward { "if the forward pass ends with this loss, " } else { "" };
     let assumed = if rest.is_optimizer_assumed {
-        format!(" (no optimizer step was recorded: {STATES} states per parameter and as many temporaries are assumed)")
+        format!(" (no complete optimizer step was recorded: {STATES} states per parameter and as many temporaries are assumed)")
     } else {
         String::new()
     };

@@ -62,7 +62,7 @@ pub struct Rest {
     pub workspaces: u64,
     /// Whether the request is part of a loss, and nothing else is assumed to follow in forward.
     pub is_last_of_forward: bool,
-    /// Whether no optimizer step was recorded, so that it is assumed to keep [`STATES`] states per parameter, and to allocate as
+    /// Whether no complete optimizer step was recorded, so that it is assumed to keep [`STATES`] states per parameter, and to allocate as
     /// many temporaries.
     pub is_optimizer_assumed: bool,
 }
@@ -85,6 +85,8 @@ pub enum Condition {
     States,
     /// The loss that makes the failed request ends the forward pass.
     LossIsLast,
+    /// No later step has larger inputs: those of the failed one differ from those of the complete one.
+    InputsVary,
     /// No other step trains so many bytes of parameters, which the complete one does not.
     Untrained(u64),
 }
@@ -144,12 +146,16 @@ impl Need {
     /// What the upper bound assumes.
     pub fn conditions(&self) -> Vec<Condition> {
         match self.above {
-            Above::Step(step) if step.untrained > 0 => vec![Condition::Untrained(step.untrained)],
+            Above::Step(step) => {
+                let vary = step.is_resized.then_some(Condition::InputsVary);
+                let untrained = Some(Condition::Untrained(step.untrained)).filter(|_| step.untrained > 0);
+                vary.into_iter().chain(untrained).collect()
+            }
             Above::Rest(rest) => {
                 let states = rest.is_optimizer_assumed.then_some(Condition::States);
                 rest.is_last_of_forward.then_some(Condition::LossIsLast).into_iter().chain(states).collect()
             }
-            _ => Vec::new(),
+            Above::Recording(_) | Above::Nothing(_) => Vec::new(),
         }
     }
 
@@ -199,7 +205,8 @@ impl Rest {
                 let forward = forward_before(device, at).ok_or(ELSEWHERE)?;
                 let backward = spans[at].start..refused;
                 let calls = Calls::of(device.track, device.phases(), device.sites(), device.roles());
-                let freed = if has_freed(device, &forward, &backward) { kept_for(device, &forward, refused) } else { 0 };
+                let freed =
+                    if has_freed(device, &forward, &backward) { kept_for(device, &forward, refused) } else { 0 };
                 Ok(Self { gradients, temporaries: largest_part(device, &calls, &forward, 0), freed, ..rest })
             }
             Phase::Forward | Phase::Other if is_in_loss(device, refused) => {
@@ -226,7 +233,8 @@ impl Rest {
     pub(crate) fn beside_request(self, less: u64) -> u64 {
         let sum = |all: [u64; 3]| all.into_iter().fold(0, u64::saturating_add);
         let in_backward = sum([self.gradients.saturating_add(self.workspaces), self.temporaries, self.states]);
-        let in_optimizer = sum([self.gradients, self.optimizer, self.workspaces]).saturating_sub(self.freed.saturating_sub(less));
+        let in_optimizer =
+            sum([self.gradients, self.optimizer, self.workspaces]).saturating_sub(self.freed.saturating_sub(less));
         let most = in_backward.max(in_optimizer);
         most.saturating_add(most / PLACEMENT)
     }

@@ -75,7 +75,13 @@ pub(super) fn complete_steps(
     };
     let equal = failed.0.iter().zip(&places).filter(|&pair| is_equal(pair)).count();
     let matched = places.iter().flatten().count();
-    let mut unfinished = Unfinished { end: step.end, requests: failed.0.len(), equal, is_resized: false, untrained: untrained(device, &step) };
+    let mut unfinished = Unfinished {
+        end: step.end,
+        requests: failed.0.len(),
+        equal,
+        is_resized: false,
+        untrained: untrained(device, &step),
+    };
     let mut repeat = repeat(device, step.clone(), refused, &failed, &complete, &places);
     if !unfinished.is_alike() {
         if (failed.0.len() - matched) * MOST_OTHER > failed.0.len() {
@@ -120,7 +126,7 @@ fn last_step(device: &Device<'_>, refused: u32) -> Option<Range<u32>> {
 fn untrained(device: &Device<'_>, step: &Range<u32>) -> u64 {
     let live = |wanted: Category, at: u32| -> u64 {
         let made = device.allocations_of(wanted).map(|(_, made)| made);
-        made.filter(|made| made.allocated_at(at)).map(|made| made.size).sum()
+        made.filter(|made| made.allocated_at(at)).map(|made| made.size).fold(0, u64::saturating_add)
     };
     let spans = device.phases().spans.iter().filter(|span| span.phase == Phase::Optimizer);
     let starts = spans.filter(|span| step.contains(&span.start)).map(|span| span.start);
@@ -181,9 +187,7 @@ impl Requests {
             let left = (other.0.len() - others).min(ALIKE);
             left > 0 && (0..left).all(|ahead| is_alike(own + ahead, others + ahead))
         };
-        let is_equal = |own: usize, others: usize| {
-            is_alike(own, others) && self.0[own].bytes == other.0[others].bytes
-        };
+        let is_equal = |own: usize, others: usize| is_alike(own, others) && self.0[own].bytes == other.0[others].bytes;
         // The size of the refused request is a rounded one.
         let last = other.0.len().saturating_sub(1);
         let agrees_in_size = |&(skip, skipped): &(usize, usize), own: usize, others: usize| {
