@@ -260,7 +260,8 @@ impl DevicePlans {
         if plans.fits && unfinished.is_some() && is_full_device {
             // The step that failed differs from the last complete one: what it can still need bounds it all the same.
             let simulator = failing.map(|program| Simulator { program, ..bench.simulator.clone() });
-            let rest = simulator.and_then(|simulator| Need::of(device, &simulator, true)).filter(|need| need.high.is_some());
+            let rest =
+                simulator.and_then(|simulator| Need::of(device, &simulator, true)).filter(|need| need.high.is_some());
             let open = need.map(|need| Need { high: None, above: Above::Nothing(FITS_REPEATED), ..need });
             let refused = Self::refused(device, FITS_REPEATED);
             let need = rest.or(open);
