@@ -16,12 +16,7 @@ const MORE_FAMILIES: &str = "../shared/families/rec";
 const SCREEN: (usize, usize) = (24, 80);
 
 /// Recordings of the project that end in a failed request.
-const FAILED: [&str; 15] = [
-    "after_oom/checkpointed",
-    "after_oom/contrastive",
-    "after_oom/gan",
-    "after_oom/lora",
-    "after_oom/vit",
+const FAILED: [&str; 10] = [
     "families/oom_bert_fp16_60",
     "families/oom_moe_85",
     "snapshots/oom",
