@@ -564,6 +564,8 @@ fn every_line_fits_into_the_terminal() {
                         "memviz ",
                         "PYTORCH_CUDA_ALLOC_CONF=",
                         "torch.utils",
+                        "def chunk_loss(",
+                        "chunks = zip(",
                         "with torch.utils",
                         "loss = sum(torch.utils",
                         "block.forward = ",
