@@ -563,8 +563,17 @@ fn every_line_fits_into_the_terminal() {
             for (text, width) in texts.iter().zip(widths.iter().flatten()) {
                 for line in text.lines() {
                     // To be copied unchanged.
-                    let code =
-                        ["memviz ", "PYTORCH_CUDA_ALLOC_CONF=", "torch.utils", "block.forward = ", "model.gradient_"];
+                    let code = [
+                        "memviz ",
+                        "PYTORCH_CUDA_ALLOC_CONF=",
+                        "torch.utils",
+                        "def chunk_loss(",
+                        "chunks = zip(",
+                        "with torch.utils",
+                        "loss = sum(torch.utils",
+                        "block.forward = ",
+                        "model.gradient_",
+                    ];
                     let is_code = line.ends_with(" \\") // A path goes on a line of its own, whole.
                         || code.iter().any(|code| line.trim_start().starts_with(code)) || python.contains(line.trim());
                     if line.width() > *width && !is_code {

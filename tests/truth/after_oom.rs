@@ -6,7 +6,7 @@ use memviz::analysis::fit::plans_beside;
 use memviz::analysis::oom::OomOptions;
 use memviz::analysis::triage::TriageOptions;
 use memviz::report::{Answer, Source, TextStyle};
-use memviz::simulation::plans::{Above, Need, PlanOptions, Verdict};
+use memviz::simulation::plans::{Above, Condition, Need, PlanOptions, Verdict};
 use serde_json::Value;
 use std::path::Path;
 
@@ -75,6 +75,53 @@ fn bounds_of_other_families_hold() {
         }
     }
     assert_none(&wrong);
+}
+
+/// What a program of `fixtures/after_oom` needs, and the largest device on which it failed and the smallest on which it ran.
+fn bounded(name: &str) -> (Need, [u64; 2]) {
+    let folder = format!("fixtures/after_oom/{name}");
+    let truth: Value = serde_json::from_str(&read_text(&format!("{folder}/truth.json"))).unwrap();
+    let devices = ["fails_with", "runs_with"].map(|key| truth[key].as_u64().unwrap());
+    (need(&format!("{folder}/snapshot.pickle.gz")), devices)
+}
+
+#[test]
+fn bounds_of_programs_in_other_styles_hold() {
+    for name in ["checkpointed", "contrastive", "lora", "vit"] {
+        let (need, [fails, runs]) = bounded(name);
+        assert!(need.low <= runs && need.high.is_some_and(|high| high > fails), "{name}: {need:?}, {fails}, {runs}");
+    }
+}
+
+/// The first step allocates a workspace in backward, where requests have no stacks; all others are the same.
+#[test]
+fn one_request_more_does_not_shift_the_others() {
+    let (need, [_, runs]) = bounded("contrastive");
+    let Above::Step(step) = need.above else { panic!("{need:?}") };
+    assert!(step.equal == step.requests && !step.is_resized, "{step:?}");
+    assert!((need.high.unwrap() - need.low) * 100 <= runs * 2, "{need:?}, {runs}");
+}
+
+/// The images of a step are freed when those of the next one are there, not those of the next one in their place.
+#[test]
+fn a_repeated_step_keeps_its_inputs() {
+    let (need, [_, runs]) = bounded("vit");
+    assert!(need.high.unwrap().abs_diff(runs) <= SEGMENT, "{need:?}, {runs}");
+}
+
+/// The critic has had its step, and the generator has not: it may need more, and does.
+#[test]
+fn another_step_for_other_parameters_is_a_condition() {
+    let (need, _) = bounded("gan");
+    assert!(matches!(need.conditions()[..], [Condition::Untrained(_)]), "{need:?}");
+    assert_eq!(need.verdict(need.high.unwrap()), Verdict::FitsIf);
+}
+
+/// The failed request is that of the loss, behind which there is only backward.
+#[test]
+fn a_loss_ends_the_forward_pass() {
+    let (need, _) = bounded("lora");
+    assert_eq!(need.conditions(), [Condition::LossIsLast, Condition::States]);
 }
 
 /// A complete step shows from both sides what the failed one needs, if their requests are the same.

@@ -1,7 +1,7 @@
 //! What a program that ran out of memory needs, in words and in JSON.
 
 use crate::model::bytes::Bytes;
-use crate::simulation::plans::{Above, Need, Rest, STATES, Verdict};
+use crate::simulation::plans::{Above, Condition, Need, Rest, STATES, Verdict};
 use serde::Serialize;
 
 /// What a program that ran out of memory needs.
@@ -49,16 +49,25 @@ pub(crate) fn verdict(need: &Need, capacity: u64) -> String {
     match need.verdict(capacity) {
         Verdict::CannotFit => format!("does not fit: needs {needs}"),
         Verdict::Fits => format!("fits: needs {needs}"),
-        Verdict::FitsIf => {
-            format!(
-                "fits if the optimizer keeps no more than {STATES} states per parameter, as AdamW does: needs {needs}"
-            )
-        }
+        Verdict::FitsIf => format!("fits if {}: needs {needs}", conditions(need)),
         Verdict::Unknown if need.high.is_some() => format!("may fit: needs {needs}"),
         Verdict::Unknown => {
             format!("unknown whether it fits: needs {needs}; the recording does not bound what follows")
         }
     }
+}
+
+/// What the upper bound assumes: `the optimizer keeps no more than 2 states per parameter, as AdamW does`.
+pub(crate) fn conditions(need: &Need) -> String {
+    let condition = |condition: &Condition| match condition {
+        Condition::States => format!("the optimizer keeps no more than {STATES} states per parameter, as AdamW does"),
+        Condition::LossIsLast => "the forward pass ends with this loss".to_owned(),
+        Condition::InputsVary => "no later step has larger inputs".to_owned(),
+        Condition::Untrained(bytes) => {
+            format!("no other step trains the {} of parameters that have no gradients", Bytes(*bytes))
+        }
+    };
+    need.conditions().iter().map(condition).collect::<Vec<_>>().join(" and ")
 }
 
 /// The reasons for both bounds.
@@ -74,8 +83,13 @@ pub(crate) fn because(need: &Need) -> String {
             step.requests, step.requests
         ),
         Above::Step(step) => format!(
-            "at most what the last complete step needs, which the failed one repeats ({} of its {} requests match)",
-            step.equal, step.requests
+            "at most what the last complete step needs, which the failed one repeats ({} of its {} requests match){}",
+            step.equal,
+            step.requests,
+            match step.untrained {
+                0 => String::new(),
+                bytes => format!("; {} of parameters have no gradients in it", Bytes(bytes)),
+            }
         ),
         Above::Recording(failed) if failed.is_resized => format!(
             "at most what the run that finished needs with the sizes of the one that failed ({} requests are known; others grow at most \
@@ -93,7 +107,7 @@ pub(crate) fn because(need: &Need) -> String {
 
 /// What can follow once backward has begun.
 fn rest_of(rest: Rest) -> String {
-    let Rest { request, gradients, temporaries, states, optimizer, freed, is_optimizer_assumed } = rest;
+    let Rest { request, gradients, temporaries, workspaces, states, optimizer, freed, .. } = rest;
     let listed = |parts: &[(u64, &str)]| {
         let parts = parts.iter().filter(|(bytes, _)| *bytes > 0);
         parts.map(|(bytes, what)| format!("{} for {what}", Bytes(*bytes))).collect::<Vec<_>>().join(", ")
@@ -102,16 +116,20 @@ fn rest_of(rest: Rest) -> String {
         (request, "the request"),
         (gradients, "gradients of parameters"),
         (temporaries, "backward of the largest part of the model"),
+        (workspaces, "workspaces"),
         (states, "optimizer states"),
     ]);
     let freed = if freed > 0 { format!(", after {} was freed", Bytes(freed)) } else { String::new() };
-    let assumed = if is_optimizer_assumed {
-        format!(" (no optimizer step was recorded: {STATES} states per parameter and as many temporaries are assumed)")
+    let last = if rest.is_last_of_forward { "if the forward pass ends with this loss, " } else { "" };
+    let assumed = if rest.is_optimizer_assumed {
+        format!(
+            " (no complete optimizer step was recorded: {STATES} states per parameter and as many temporaries are assumed)"
+        )
     } else {
         String::new()
     };
     format!(
-        "at most {backward} can be added to what was reserved, and {} for the optimizer{freed}{assumed}, each plus a tenth for \
+        "{last}at most {backward} can be added to what was reserved, and {} for the optimizer{freed}{assumed}, each plus a tenth for \
          placement",
         Bytes(optimizer)
     )

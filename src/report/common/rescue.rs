@@ -8,7 +8,7 @@ use crate::model::bytes::Bytes;
 use crate::report::fit::single::words as plans;
 use crate::report::simulate::words as simulate;
 use crate::simulation::changes::Change;
-use crate::simulation::plans::{STATES, Verdict};
+use crate::simulation::plans::Verdict;
 use serde::Serialize;
 
 /// Number of ways on a first screen, and of lines of code.
@@ -179,7 +179,11 @@ fn unchanged(rescue: &Rescue) -> String {
     let Rescue { need: bounds, capacity, .. } = rescue;
     let verdict = if bounds.low > *capacity { "no" } else { "it failed although that was available" };
     let above = if bounds.high.is_none() { "; no upper bound is known" } else { "" };
-    format!("unchanged: {verdict}, needs {}{above}", need::range(bounds, *capacity))
+    let upper = match need::conditions(bounds) {
+        conditions if conditions.is_empty() || bounds.high.is_none() => String::new(),
+        conditions => format!(" if {conditions}"),
+    };
+    format!("unchanged: {verdict}, needs {}{upper}{above}", need::range(bounds, *capacity))
 }
 
 /// What a change does for the request and for the whole step.
@@ -191,17 +195,17 @@ fn effect(rescue: &Rescue, effect: &Effect, fix: Option<&Advice>) -> String {
         bytes => format!("saves {}: ", Bytes(bytes)),
     };
     let whole = match (rescue.verdict(effect), effect.high) {
-        (Verdict::Fits, Some(high)) => format!("; the step {probably}fits ({} at most)", Bytes(high)),
+        (Verdict::Fits, Some(high)) => format!("; the step {probably}fits (needs {} at most)", Bytes(high)),
         (Verdict::FitsIf, Some(high)) => {
-            format!("; the step {probably}fits ({} at most, with {STATES} optimizer states per parameter)", Bytes(high))
+            format!("; the step {probably}fits, if so (needs {} at most)", Bytes(high))
         }
-        (Verdict::Unknown, Some(high)) => format!("; step: up to {}", Bytes(high)),
-        (Verdict::Unknown, None) => "; step: unknown".to_owned(),
+        (Verdict::Unknown, Some(high)) => format!("; the step needs {} at most", Bytes(high)),
+        (Verdict::Unknown, None) => "; the step is unknown".to_owned(),
         _ => String::new(),
     };
     match (effect.served, effect.fails) {
         (Some(reserved), _) => {
-            format!("{saves}the request {probably}succeeds ({}){whole}", Bytes(reserved))
+            format!("{saves}the request {probably}succeeds ({} reserved){whole}", Bytes(reserved))
         }
         (None, true) => {
             let needs = if effect.low > 0 { effect.low } else { effect.high.unwrap_or(0) };

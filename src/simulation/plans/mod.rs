@@ -16,7 +16,7 @@ mod unfinished;
 pub(crate) use bench::Bench;
 pub use failed::Failed;
 pub(crate) use need::forward_before;
-pub use need::{Above, Need, Rest, STATES, Verdict};
+pub use need::{Above, Condition, Need, Rest, STATES, Verdict};
 pub use plan::{Plan, PlannedChange};
 pub use search::Goal;
 pub(crate) use sizes::{Reference, Sizes};
@@ -203,7 +203,7 @@ impl DevicePlans {
             let (before, found, again) = match complete_steps(device, &simulator) {
                 Ok(found) => found,
                 Err(reason) => {
-                    let need = Need::of(device, &simulator);
+                    let need = Need::of(device, &simulator, false);
                     let context = options.capacity.map(|total| simulator.context.within(total));
                     let refused =
                         Self { goal, need, capacity: Some(capacity), context, ..Self::refused(device, reason) };
@@ -260,7 +260,8 @@ impl DevicePlans {
         if plans.fits && unfinished.is_some() && is_full_device {
             // The step that failed differs from the last complete one: what it can still need bounds it all the same.
             let simulator = failing.map(|program| Simulator { program, ..bench.simulator.clone() });
-            let rest = simulator.and_then(|simulator| Need::of(device, &simulator)).filter(|need| need.high.is_some());
+            let rest =
+                simulator.and_then(|simulator| Need::of(device, &simulator, true)).filter(|need| need.high.is_some());
             let open = need.map(|need| Need { high: None, above: Above::Nothing(FITS_REPEATED), ..need });
             let refused = Self::refused(device, FITS_REPEATED);
             let need = rest.or(open);

@@ -8,7 +8,7 @@
 use super::{Failed, Unfinished};
 use crate::facts::device::Device;
 use crate::facts::training::{Calls, Category, FunctionId, Phase};
-use crate::replay::Metric;
+use crate::replay::{Allocation, Metric};
 use crate::simulation::{Program, Simulator, simulate_to_refusal};
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -58,7 +58,11 @@ pub struct Rest {
     pub optimizer: u64,
     /// Bytes that are freed before the optimizer runs: kept for a backward pass that has begun to free what it used.
     pub freed: u64,
-    /// Whether no optimizer step was recorded, so that it is assumed to keep [`STATES`] states per parameter, and to allocate as
+    /// Bytes of workspaces, which the thread that runs backward allocates again.
+    pub workspaces: u64,
+    /// Whether the request is part of a loss, and nothing else is assumed to follow in forward.
+    pub is_last_of_forward: bool,
+    /// Whether no complete optimizer step was recorded, so that it is assumed to keep [`STATES`] states per parameter, and to allocate as
     /// many temporaries.
     pub is_optimizer_assumed: bool,
 }
@@ -67,11 +71,24 @@ pub struct Rest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Fits,
-    /// It fits if the optimizer keeps no more than [`STATES`] states for each parameter.
+    /// It fits under the conditions of [`Need::conditions`].
     FitsIf,
     CannotFit,
     /// The bounds do not decide.
     Unknown,
+}
+
+/// What an upper bound assumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// The optimizer keeps no more than [`STATES`] states for each parameter.
+    States,
+    /// The loss that makes the failed request ends the forward pass.
+    LossIsLast,
+    /// No later step has larger inputs: those of the failed one differ from those of the complete one.
+    InputsVary,
+    /// No other step trains so many bytes of parameters, which the complete one does not.
+    Untrained(u64),
 }
 
 /// Numbers that `AdamW` keeps for each parameter, which is more than most other optimizers do.
@@ -82,14 +99,18 @@ const PLACEMENT: u64 = 10;
 /// At other sizes, kernels also allocate other buffers: 1/N of what is needed.
 const OTHER_SIZES: u64 = 20;
 
+/// Functions of `torch.nn.functional` that compute a loss, besides those whose names say so.
+const LOSSES: [&str; 3] = ["cross_entropy", "binary_cross_entropy", "binary_cross_entropy_with_logits"];
+
 const IN_FORWARD: &str = "no complete step was recorded, and the forward pass had not ended, so how much it would still have allocated is unknown";
 const ELSEWHERE: &str = "no complete step was recorded, and the request is not part of a training step, so what would have followed is unknown";
 
 impl Need {
-    /// The need of a device whose failed step is not like any complete step; `None` if no request failed.
-    pub(super) fn of(device: &Device<'_>, simulator: &Simulator) -> Option<Self> {
+    /// The need of a device whose failed step does not show what would have followed, whether or not it repeats a complete one;
+    /// `None` if no request failed.
+    pub(super) fn of(device: &Device<'_>, simulator: &Simulator, is_repeated: bool) -> Option<Self> {
         let &(refused, _) = simulator.program.refusals.first()?;
-        let rest = Rest::after(device, refused);
+        let rest = Rest::after(device, refused, is_repeated);
         let reserved = u64::try_from(device.track.counters_at(refused + 1).reserved).unwrap_or(u64::MAX);
         let high = rest.ok().map(|rest| reserved.saturating_add(rest.bytes()));
         Self::between(&simulator.program, simulator, (None, high), rest.map_or_else(Above::Nothing, Above::Rest))
@@ -122,12 +143,27 @@ impl Need {
         Some(Self { live, finished, low, high, above })
     }
 
+    /// What the upper bound assumes.
+    pub fn conditions(&self) -> Vec<Condition> {
+        match self.above {
+            Above::Step(step) => {
+                let vary = step.is_resized.then_some(Condition::InputsVary);
+                let untrained = Some(Condition::Untrained(step.untrained)).filter(|_| step.untrained > 0);
+                vary.into_iter().chain(untrained).collect()
+            }
+            Above::Rest(rest) => {
+                let states = rest.is_optimizer_assumed.then_some(Condition::States);
+                rest.is_last_of_forward.then_some(Condition::LossIsLast).into_iter().chain(states).collect()
+            }
+            Above::Recording(_) | Above::Nothing(_) => Vec::new(),
+        }
+    }
+
     /// Whether the program fits a device on which the allocator can use this many bytes.
     pub fn verdict(&self, capacity: u64) -> Verdict {
-        let is_assumed = matches!(self.above, Above::Rest(rest) if rest.is_optimizer_assumed);
         match self.high {
             _ if self.low > capacity => Verdict::CannotFit,
-            Some(high) if high <= capacity && is_assumed => Verdict::FitsIf,
+            Some(high) if high <= capacity && !self.conditions().is_empty() => Verdict::FitsIf,
             Some(high) if high <= capacity => Verdict::Fits,
             _ => Verdict::Unknown,
         }
@@ -136,32 +172,51 @@ impl Need {
 
 impl Rest {
     /// What can follow a request that failed; an error says why that is unknown.
-    fn after(device: &Device<'_>, refused: u32) -> Result<Self, &'static str> {
+    fn after(device: &Device<'_>, refused: u32, is_repeated: bool) -> Result<Self, &'static str> {
         let spans = &device.phases().spans;
         let at = spans.partition_point(|span| span.end <= refused);
         let phase = spans.get(at).map_or(Phase::Other, |span| span.phase);
         let request = device.track.entry(refused).map_or(0, |entry| entry.size);
-        let sum = |wanted: Category| {
-            let made = device.allocations_of(wanted).map(|(_, made)| made);
-            made.filter(|made| made.allocated_at(refused)).map(|made| made.size).fold(0, u64::saturating_add)
+        let live = |wanted: Category| sum(device.allocations_of(wanted).map(|(_, made)| made), refused);
+        let parameters = live(Category::Parameter).saturating_add(live(Category::ModelState));
+        let states = live(Category::OptimizerState);
+        // The optimizer that fails in its first step has not shown all that it allocates.
+        let finished = if phase == Phase::Optimizer { spans[at].start } else { refused };
+        let rest = match KnownOptimizer::before(device, finished) {
+            Some(known) => {
+                // Parameters that had no gradients then may belong to another optimizer, which runs in another step.
+                let is_other = !is_repeated && known.gradients > 0;
+                let untrained = if is_other { parameters.saturating_sub(known.gradients) } else { 0 };
+                let more = known.states_of(untrained).saturating_sub(states.saturating_sub(known.states));
+                Self { states: more, optimizer: known.most.saturating_add(more.saturating_mul(2)), ..Self::default() }
+            }
+            None => Self {
+                states: parameters.saturating_mul(STATES).saturating_sub(states),
+                optimizer: parameters.saturating_mul(2 * STATES).saturating_sub(states),
+                is_optimizer_assumed: true,
+                ..Self::default()
+            },
         };
-        let parameters = sum(Category::Parameter).saturating_add(sum(Category::ModelState));
-        let known = optimizer(device, refused);
-        let rest = Self {
-            request,
-            states: if known.is_some() { 0 } else { parameters.saturating_mul(STATES) },
-            optimizer: known.unwrap_or(parameters.saturating_mul(2 * STATES)),
-            is_optimizer_assumed: known.is_none(),
-            ..Self::default()
-        };
+        let rest = Self { request, ..rest };
+        let gradients = parameters.saturating_sub(live(Category::Gradient));
         match phase {
             Phase::Optimizer => Ok(rest),
             Phase::Backward => {
                 let forward = forward_before(device, at).ok_or(ELSEWHERE)?;
-                let gradients = parameters.saturating_sub(sum(Category::Gradient));
                 let backward = spans[at].start..refused;
-                let freed = kept_for(device, &forward, &backward);
-                Ok(Self { gradients, temporaries: largest_part(device, &forward), freed, ..rest })
+                let calls = Calls::of(device.track, device.phases(), device.sites(), device.roles());
+                let freed =
+                    if has_freed(device, &forward, &backward) { kept_for(device, &forward, refused) } else { 0 };
+                Ok(Self { gradients, temporaries: largest_part(device, &calls, &forward, 0), freed, ..rest })
+            }
+            Phase::Forward | Phase::Other if is_in_loss(device, refused) => {
+                let forward = forward_before(device, (at + 1).min(spans.len())).ok_or(ELSEWHERE)?;
+                let forward = forward.start..refused;
+                let calls = Calls::of(device.track, device.phases(), device.sites(), device.roles());
+                // Backward starts with the gradient of what the loss makes now.
+                let temporaries = largest_part(device, &calls, &forward, 0).saturating_add(request);
+                let workspaces = live(Category::Workspace);
+                Ok(Self { gradients, temporaries, workspaces, is_last_of_forward: true, ..rest })
             }
             Phase::Forward => Err(IN_FORWARD),
             Phase::Data | Phase::Other => Err(ELSEWHERE),
@@ -177,54 +232,93 @@ impl Rest {
     /// The same without the request that failed, if so much less is kept for backward.
     pub(crate) fn beside_request(self, less: u64) -> u64 {
         let sum = |all: [u64; 3]| all.into_iter().fold(0, u64::saturating_add);
-        let in_backward = sum([self.gradients, self.temporaries, self.states]);
-        let in_optimizer = sum([self.gradients, self.optimizer, 0]).saturating_sub(self.freed.saturating_sub(less));
+        let in_backward = sum([self.gradients.saturating_add(self.workspaces), self.temporaries, self.states]);
+        let in_optimizer =
+            sum([self.gradients, self.optimizer, self.workspaces]).saturating_sub(self.freed.saturating_sub(less));
         let most = in_backward.max(in_optimizer);
         most.saturating_add(most / PLACEMENT)
     }
 }
 
-/// Bytes in use after some entries of backward that forward allocated and backward will free; 0 if it has not freed anything yet,
-/// as with `retain_graph=True`.
-fn kept_for(device: &Device<'_>, forward: &Range<u32>, backward: &Range<u32>) -> u64 {
-    let history = device.history();
-    let born =
-        history.born_after(forward.start)..history.born_after(forward.end).max(history.born_after(forward.start));
-    let made = born.clone().zip(history.allocations.get(born).unwrap_or_default());
-    let is_activation = |index: usize| device.categories().get(index).category == Category::Activation;
-    let (mut kept, mut has_freed) = (0u64, false);
-    for (_, made) in made.filter(|&(index, _)| is_activation(index)) {
-        has_freed |= backward.contains(&made.freed);
-        if made.allocated_at(backward.end) {
-            kept = kept.saturating_add(made.size);
-        }
-    }
-    if has_freed { kept } else { 0 }
+/// Bytes of these allocations that are live at an entry.
+fn sum<'a>(made: impl Iterator<Item = &'a Allocation>, at: u32) -> u64 {
+    made.filter(|made| made.allocated_at(at)).map(|made| made.size).fold(0, u64::saturating_add)
 }
 
-/// The most that optimizer steps before an entry allocated at once; `None` if there was none that kept something.
-fn optimizer(device: &Device<'_>, before: u32) -> Option<u64> {
-    let keeps = device.allocations_of(Category::OptimizerState).any(|(_, made)| made.born < before);
-    let spans = device.phases().spans.iter().filter(|span| span.phase == Phase::Optimizer && span.end <= before);
-    let mut spans: Vec<(Range<u32>, i64)> = spans.map(|span| (span.start..span.end, 0)).collect();
-    if !keeps || spans.is_empty() {
-        return None;
-    }
-    let (mut at, mut start) = (0, 0);
-    device.track.walk_to(before, |instant, counters| {
-        let allocated = counters.get(Metric::Allocated);
-        while spans.get(at).is_some_and(|(span, _)| span.end < instant) {
-            at += 1;
+/// What forward allocated and keeps for backward.
+fn activations<'a>(device: &'a Device<'_>, forward: &Range<u32>) -> impl Iterator<Item = &'a Allocation> {
+    let history = device.history();
+    let first = history.born_after(forward.start);
+    let born = first..history.born_after(forward.end).max(first);
+    let made = born.clone().zip(history.allocations.get(born).unwrap_or_default());
+    made.filter(|&(index, _)| device.categories().get(index).category == Category::Activation).map(|(_, made)| made)
+}
+
+/// Whether backward frees what forward keeps for it, unlike with `retain_graph=True`.
+fn has_freed(device: &Device<'_>, forward: &Range<u32>, backward: &Range<u32>) -> bool {
+    activations(device, forward).any(|made| backward.contains(&made.freed))
+}
+
+/// Bytes live at an entry that forward allocated and backward will free.
+fn kept_for(device: &Device<'_>, forward: &Range<u32>, at: u32) -> u64 {
+    sum(activations(device, forward), at)
+}
+
+/// Whether a loss of `torch.nn.functional` makes this request.
+fn is_in_loss(device: &Device<'_>, entry: u32) -> bool {
+    let snapshot = device.snapshot();
+    snapshot.stacks.frames(device.track.stack(entry)).any(|frame| {
+        let name = snapshot.strings.get(frame.name);
+        (LOSSES.contains(&name) || name.ends_with("_loss"))
+            && snapshot.strings.get(frame.filename).replace('\\', "/").ends_with("torch/nn/functional.py")
+    })
+}
+
+/// What finished optimizer steps show.
+struct KnownOptimizer {
+    /// The most that a step allocated at once.
+    most: u64,
+    /// Bytes of the states that they left.
+    states: u64,
+    /// The most bytes of gradients that were there when a step started.
+    gradients: u64,
+}
+
+impl KnownOptimizer {
+    /// What the optimizer steps that end before an entry show; `None` if there was none that kept something.
+    fn before(device: &Device<'_>, before: u32) -> Option<Self> {
+        let spans = device.phases().spans.iter().filter(|span| span.phase == Phase::Optimizer && span.end <= before);
+        let mut spans: Vec<(Range<u32>, i64)> = spans.map(|span| (span.start..span.end, 0)).collect();
+        let last = spans.last()?.0.end;
+        let states = sum(device.allocations_of(Category::OptimizerState).map(|(_, made)| made), last);
+        if states == 0 {
+            return None;
         }
-        if let Some((span, most)) = spans.get_mut(at) {
-            if instant <= span.start {
-                start = allocated;
-            } else {
-                *most = (allocated - start).max(*most);
+        let of_gradients = |at: u32| sum(device.allocations_of(Category::Gradient).map(|(_, made)| made), at);
+        let gradients = spans.iter().map(|(span, _)| of_gradients(span.start)).max().unwrap_or(0);
+        let (mut at, mut start) = (0, 0);
+        device.track.walk_to(before, |instant, counters| {
+            let allocated = counters.get(Metric::Allocated);
+            while spans.get(at).is_some_and(|(span, _)| span.end < instant) {
+                at += 1;
             }
-        }
-    });
-    spans.iter().map(|&(_, most)| most.unsigned_abs()).max()
+            if let Some((span, most)) = spans.get_mut(at) {
+                if instant <= span.start {
+                    start = allocated;
+                } else {
+                    *most = (allocated - start).max(*most);
+                }
+            }
+        });
+        let most = spans.iter().map(|&(_, most)| most.unsigned_abs()).max()?;
+        Some(Self { most, states, gradients })
+    }
+
+    /// Bytes of the states of so many bytes of parameters.
+    fn states_of(&self, parameters: u64) -> u64 {
+        let states = u128::from(parameters) * u128::from(self.states);
+        u64::try_from(states.div_ceil(u128::from(self.gradients.max(1)))).unwrap_or(u64::MAX)
+    }
 }
 
 /// The entries of the forward pass before a phase, given by its place, in its step.
@@ -237,11 +331,14 @@ pub(crate) fn forward_before(device: &Device<'_>, backward: usize) -> Option<Ran
 }
 
 /// The most bytes that forward has in use at once of what it allocates for one part of the model: a call of a function that it
-/// calls repeatedly, or what it does between two of these calls.
-fn largest_part(device: &Device<'_>, forward: &Range<u32>) -> u64 {
-    let calls = Calls::of(device.track, device.phases(), device.sites(), device.roles());
+/// calls repeatedly, or what it does between two of these calls, which may have such parts itself. At least this many.
+fn largest_part(device: &Device<'_>, calls: &Calls, within: &Range<u32>, least: u64) -> u64 {
+    let whole = most_of_part(device, within);
+    if whole <= least {
+        return least;
+    }
     let of_function = |id: FunctionId| -> Vec<Range<u32>> {
-        let within = calls.of_function(id).filter(|call| forward.start <= call.start && call.end <= forward.end);
+        let within = calls.of_function(id).filter(|call| within.start <= call.start && call.end <= within.end);
         let mut over = 0;
         let mut outer = Vec::new();
         for call in within.filter(|call| call.start < call.end) {
@@ -255,12 +352,13 @@ fn largest_part(device: &Device<'_>, forward: &Range<u32>) -> u64 {
     let all = calls.functions().map(|(id, _)| of_function(id)).filter(|calls| calls.len() > 1);
     let covered = |calls: &Vec<Range<u32>>| calls.iter().map(|call| u64::from(call.end - call.start)).sum::<u64>();
     let Some(parts) = all.max_by_key(|calls| (covered(calls), Reverse(calls.len()))) else {
-        return most_of_part(device, forward);
+        return whole;
     };
-    let starts = std::iter::once(forward.start).chain(parts.iter().map(|part| part.end));
-    let ends = parts.iter().map(|part| part.start).chain([forward.end]);
+    let largest = parts.iter().map(|part| most_of_part(device, part)).fold(least, u64::max);
+    let starts = std::iter::once(within.start).chain(parts.iter().map(|part| part.end));
+    let ends = parts.iter().map(|part| part.start).chain([within.end]);
     let between = starts.zip(ends).map(|(start, end)| start..end.max(start));
-    parts.iter().cloned().chain(between).map(|part| most_of_part(device, &part)).max().unwrap_or(0)
+    between.fold(largest, |largest, part| largest_part(device, calls, &part, largest))
 }
 
 /// The most bytes in use at once during some entries, of what they allocate.

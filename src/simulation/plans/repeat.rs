@@ -63,13 +63,17 @@ impl Repeat {
                 origin.is_none_or(|origin| self.once.contains(&origin) && !freed.contains(&origin))
             })
             .collect();
+        let frees_at: HashMap<u32, u32> = self.frees.iter().map(|&(at, origin)| (origin, at)).collect();
         let steps = Arc::make_mut(&mut program.steps);
         for _ in 0..TIMES {
             let mut frees = self.frees.iter().peekable();
+            // Values that have successors, but are freed only later in the step.
+            let mut replaced: HashMap<u32, u32> = HashMap::new();
             for it in &step {
                 while let Some(&(_, origin)) = frees.next_if(|&&(at, _)| at <= it.entry) {
                     for allocation in of_origin.get(&origin).into_iter().flatten() {
-                        steps.extend(now.remove(allocation).map(|allocation| free(allocation, it.entry)));
+                        let last = replaced.remove(allocation).or_else(|| now.remove(allocation));
+                        steps.extend(last.map(|last| free(last, it.entry)));
                     }
                 }
                 match it.kind {
@@ -82,7 +86,12 @@ impl Repeat {
                         steps.push(Step { allocation: new, bytes, ..*it });
                         // A variable receives its next value and releases the previous one.
                         let last = now.insert(it.allocation, new);
-                        steps.extend(last.map(|last| free(last, it.entry)));
+                        let at = origin.and_then(|origin| frees_at.get(&origin));
+                        if at.is_some_and(|&at| it.entry < at && at < self.entries.end) {
+                            replaced.extend(last.map(|last| (it.allocation, last)));
+                        } else {
+                            steps.extend(last.map(|last| free(last, it.entry)));
+                        }
                     }
                     StepKind::Free | StepKind::CompleteFree | StepKind::RequestFree
                         if made.contains(&it.allocation) =>

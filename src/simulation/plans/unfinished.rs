@@ -23,6 +23,8 @@ pub struct Unfinished {
     /// Whether the complete step is simulated with the sizes of the failed one; sizes that the failed step did not reach are upper
     /// bounds.
     pub is_resized: bool,
+    /// Bytes of parameters that have no gradients in the complete step: another optimizer may train them in a step of its own.
+    pub untrained: u64,
 }
 
 impl Unfinished {
@@ -38,6 +40,10 @@ impl Unfinished {
 const MOST_OTHER: usize = 20;
 /// Number of equal requests in a row from which on two steps are matched again.
 const ALIKE: usize = 3;
+/// The same for requests of one stack, such as those of backward, which only their sizes tell apart.
+const EQUAL: usize = 8;
+/// Fewer parameters without gradients than 1/N of the others are unused ones.
+const FEW: u64 = 20;
 /// Number of requests before the first forward pass that may be the start of its step.
 const LOOK_AHEAD: usize = 256;
 
@@ -69,7 +75,13 @@ pub(super) fn complete_steps(
     };
     let equal = failed.0.iter().zip(&places).filter(|&pair| is_equal(pair)).count();
     let matched = places.iter().flatten().count();
-    let mut unfinished = Unfinished { end: step.end, requests: failed.0.len(), equal, is_resized: false };
+    let mut unfinished = Unfinished {
+        end: step.end,
+        requests: failed.0.len(),
+        equal,
+        is_resized: false,
+        untrained: untrained(device, &step),
+    };
     let mut repeat = repeat(device, step.clone(), refused, &failed, &complete, &places);
     if !unfinished.is_alike() {
         if (failed.0.len() - matched) * MOST_OTHER > failed.0.len() {
@@ -108,6 +120,19 @@ fn last_step(device: &Device<'_>, refused: u32) -> Option<Range<u32>> {
         Some(begin_of_first(device.track, first, end))
     })?;
     Some(start..end)
+}
+
+/// Bytes of parameters without gradients when the optimizer runs in a step; 0 if no gradients are known.
+fn untrained(device: &Device<'_>, step: &Range<u32>) -> u64 {
+    let live = |wanted: Category, at: u32| -> u64 {
+        let made = device.allocations_of(wanted).map(|(_, made)| made);
+        made.filter(|made| made.allocated_at(at)).map(|made| made.size).fold(0, u64::saturating_add)
+    };
+    let spans = device.phases().spans.iter().filter(|span| span.phase == Phase::Optimizer);
+    let starts = spans.filter(|span| step.contains(&span.start)).map(|span| span.start);
+    let gradients = starts.map(|start| live(Category::Gradient, start)).max().unwrap_or(0);
+    let rest = live(Category::Parameter, step.end).saturating_sub(gradients);
+    if gradients > 0 && rest > gradients / FEW { rest } else { 0 }
 }
 
 /// The start of the first step, whose forward pass is known: the first request after the last similar request of the next
@@ -162,10 +187,26 @@ impl Requests {
             let left = (other.0.len() - others).min(ALIKE);
             left > 0 && (0..left).all(|ahead| is_alike(own + ahead, others + ahead))
         };
+        let is_equal = |own: usize, others: usize| is_alike(own, others) && self.0[own].bytes == other.0[others].bytes;
+        // The size of the refused request is a rounded one.
+        let last = other.0.len().saturating_sub(1);
+        let agrees_in_size = |&(skip, skipped): &(usize, usize), own: usize, others: usize| {
+            let left = last.saturating_sub(others + skipped).min(EQUAL);
+            left > 0 && (0..left).all(|ahead| is_equal(own + skip + ahead, others + skipped + ahead))
+        };
         let mut places = vec![None; other.0.len()];
         let (mut own, mut others) = (0, 0);
         while own < self.0.len() && others < other.0.len() {
             if is_alike(own, others) {
+                // Only one of the steps makes a request here, such as that for a workspace, if without it both go on with equal sizes.
+                let either = || (1..LOOK_AHEAD).flat_map(|skip| [(skip, 0), (0, skip)]);
+                let is_other = others < last && !is_equal(own, others);
+                if let Some((skip, skipped)) =
+                    either().filter(|_| is_other).find(|skips| agrees_in_size(skips, own, others))
+                {
+                    (own, others) = (own + skip, others + skipped);
+                    continue;
+                }
                 places[others] = Some(own);
                 (own, others) = (own + 1, others + 1);
                 continue;
