@@ -256,7 +256,7 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("fragmented.fragmentation.txt", "fragmented", &["fragmentation", "--at", "oom"]),
     ("fragmented.fragmentation.all.txt", "fragmented", &["fragmentation", "--all"]),
     ("fragmented.stack.txt", "fragmented", &["fragmentation", "--at", "oom", "--by", "stack", "--top", "2"]),
-    ("fragmented.over_time.txt", "fragmented", &["fragmentation", "--over-time"]),
+    ("fragmented.over_time.txt", "fragmented", &["fragmentation", "--over-time", "--all"]),
     ("fragmented.over_time.csv", "fragmented", &["fragmentation", "--over-time", "--points", "5", "--format", "csv"]),
     (
         "fragmented.over_time.md",
@@ -498,7 +498,7 @@ fn pipes_get_the_rendering_of_the_library() {
         ("multi_gpu", Question::Peak(GroupBy::Stream), &["peak", "--by", "stream"]),
         ("multi_gpu", Question::Each("step", 1), &["peak", "--each", "step"]),
         ("annotated", Question::Info, &["info"]),
-        ("fragmented", Question::OverTime, &["fragmentation", "--over-time"]),
+        ("fragmented", Question::OverTime, &["fragmentation", "--over-time", "--all"]),
         ("oom", Question::Oom(GroupBy::Stack), &["oom", "--by", "stack", "--top", "10"]),
         ("leak_slow", Question::Leaks, &["leaks", "--top", "20"]),
         ("multi_gpu", Question::Diff(GroupBy::Stack), &["diff", GPT_TRAIN, "--by", "stack"]),

@@ -52,8 +52,9 @@ fn next(source: Source<'_>, report: &FragmentationReport) -> Vec<Next> {
         &format!("{at}-o segments.svg"),
         "the segments that have free blocks",
     );
-    // Only if others were simulated, and one is better.
-    let helps = device.settings.as_ref().is_some_and(|settings| settings.better.is_some());
+    // Only if others were simulated, and one is better. Whether one serves a request that failed is what `oom` answers.
+    let is_better = device.settings.as_ref().is_some_and(|settings| settings.better.is_some());
+    let helps = is_better && device.chosen != Some(Chosen::Failure);
     helps.then_some(settings).into_iter().chain([map]).map(Next::clear).collect()
 }
 

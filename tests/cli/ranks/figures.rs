@@ -263,7 +263,7 @@ fn failed_requests_and_fragmentation_are_those_of_the_other_commands() {
         let path = line["path"].as_str().unwrap();
         let ooms = memviz(&["oom", path, "--format", "json"]).json();
         assert_eq!(line["ooms"], ooms["devices"][0]["ooms"].as_array().unwrap().len());
-        let fragmentation = memviz(&["fragmentation", path, "--format", "json"]).json();
+        let fragmentation = memviz(&["fragmentation", path, "--at", "peak", "--format", "json"]).json();
         assert_eq!(line["inactive_bytes"], fragmentation["devices"][0]["inactive_bytes"]);
     }
 }
