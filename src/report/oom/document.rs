@@ -77,7 +77,9 @@ fn ooms(document: &mut Document, device: &DeviceOoms) {
         failed(document, oom, if device.rescue.is_some() { &[] } else { cures });
     };
     let (earliest, later) = device.ooms.split_at(device.ooms.len().min(1));
-    earliest.iter().for_each(|oom| one(document, oom));
+    for oom in earliest {
+        one(document, oom);
+    }
     document.all(|document| {
         later.iter().take(IN_FULL - 1).for_each(|oom| {
             document.gap();

@@ -91,7 +91,9 @@ fn verdict(document: &mut Document, report: &TriageReport, first: &DeviceTriage)
         differ => (verdict, differ),
     };
     document.flush_title(title);
-    other.into_iter().for_each(|other| document.paragraph(other));
+    if let Some(other) = other {
+        document.paragraph(other);
+    }
 }
 
 fn other(document: &mut Document, device: &DeviceTriage) {

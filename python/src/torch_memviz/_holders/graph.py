@@ -108,8 +108,8 @@ class Graph:
         self.tensors: dict[int, list[Edge]] = {}
         #: Further edges to a tensor that were not kept.
         self.more: dict[int, int] = {}
-        #: Further edges to a container or an instance of a class, by its place: whoever releases it has to release all of
-        #: them.
+        #: Further edges to a container or an instance of a class, by its place. Whoever releases it has to release all
+        #: of them.
         self.again: dict[int, list[Edge]] = {}
         #: Whether instances of a class are tensors.
         self.is_tensor = remembered(functools.partial(is_subclass, tensor))

@@ -71,7 +71,7 @@ pub struct Check {
     pub(super) accept_late_start: bool,
     /// Pass only recordings that contain PyTorch's own counters
     ///
-    /// torch_memviz.record writes them. Without them, a file that lost its beginning can look like one of a smaller program.
+    /// `torch_memviz.record` writes them. Without them, a file that lost its beginning can look like one of a smaller program.
     #[arg(long)]
     pub(super) require_counters: bool,
     /// File with budgets [default: memviz.toml, if it exists]

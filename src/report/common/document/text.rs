@@ -78,8 +78,13 @@ impl TextStyle {
             Block::Brief(blocks) if !self.all => self.blocks(blocks, out),
             Block::Wide(from, blocks) if self.has(*from) => self.blocks(blocks, out),
             Block::Narrow(below, blocks) if !self.has(*below) => self.blocks(blocks, out),
-            Block::All(_) | Block::Brief(_) | Block::Wide(..) | Block::Narrow(..) => Ok(()),
-            Block::Advice(_) | Block::Suggestions(_) | Block::Aside(_) => Ok(()),
+            Block::All(_)
+            | Block::Brief(_)
+            | Block::Wide(..)
+            | Block::Narrow(..)
+            | Block::Advice(_)
+            | Block::Suggestions(_)
+            | Block::Aside(_) => Ok(()),
         }
     }
 
