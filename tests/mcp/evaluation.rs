@@ -254,7 +254,7 @@ fn of_plans_and_budgets() -> Vec<Question> {
         ),
         about(
             "How much is reserved at the end?",
-            "fragmentation",
+            "peak",
             json!({ "input": gpt, "at": "end" }),
             &[counted(gpt, "memory_reserved"), counted(gpt, "memory_allocated")],
         ),
