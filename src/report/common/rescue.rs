@@ -194,19 +194,23 @@ fn effect(rescue: &Rescue, effect: &Effect, fix: Option<&Advice>) -> String {
         0 => String::new(),
         bytes => format!("saves {}: ", Bytes(bytes)),
     };
-    let whole = match (rescue.verdict(effect), effect.high) {
-        (Verdict::Fits, Some(high)) => format!("; the step {probably}fits (needs {} at most)", Bytes(high)),
-        (Verdict::FitsIf, Some(high)) => {
-            format!("; the step {probably}fits, if so (needs {} at most)", Bytes(high))
+    // With the whole step, the request succeeds.
+    match (rescue.verdict(effect), effect.high) {
+        (Verdict::Fits, Some(high)) => {
+            return format!("{saves}the step {probably}fits (needs {} at most)", Bytes(high));
         }
-        (Verdict::Unknown, Some(high)) => format!("; the step needs {} at most", Bytes(high)),
-        (Verdict::Unknown, None) => "; the step is unknown".to_owned(),
+        (Verdict::FitsIf, Some(high)) => {
+            return format!("{saves}the step {probably}fits, if so (needs {} at most)", Bytes(high));
+        }
+        _ => {}
+    }
+    let whole = match (rescue.verdict(effect), effect.high) {
+        (Verdict::Unknown, Some(high)) => format!("; step: up to {}", Bytes(high)),
+        (Verdict::Unknown, None) => "; step: unknown".to_owned(),
         _ => String::new(),
     };
     match (effect.served, effect.fails) {
-        (Some(reserved), _) => {
-            format!("{saves}the request {probably}succeeds ({} reserved){whole}", Bytes(reserved))
-        }
+        (Some(_), _) => format!("{saves}the request {probably}succeeds{whole}"),
         (None, true) => {
             let needs = if effect.low > 0 { effect.low } else { effect.high.unwrap_or(0) };
             format!("{saves}not enough on its own (at least {} of {capacity})", Bytes(needs))

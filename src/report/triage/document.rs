@@ -154,7 +154,7 @@ fn is_unknown(row: &Row) -> bool {
     row.category == Some(Category::Unknown)
 }
 
-/// The sites that hold the most; on a screen, at most this many.
+/// The sites that hold the most; on a screen, at most this many. A few rows need no header, for which such a screen has no room.
 fn sites(document: &mut Document, sites: &Attribution, most: usize) {
     let (others, mut rows): (Vec<&Row>, Vec<&Row>) = sites.rows.iter().partition(|row| row.label == OTHER);
     let others: Vec<&Row> = rows.split_off(most.min(rows.len())).into_iter().chain(others).collect();
@@ -166,7 +166,7 @@ fn sites(document: &mut Document, sites: &Attribution, most: usize) {
         row.reader = Reader::OfMarkdown;
         table.rows.push(row);
     }
-    document.table(table);
+    document.table(if most <= SITES_OF_FAILED { table.head(None) } else { table });
     if is_starred {
         document.below(notes::INFERRED_SITE);
     } else if is_starred_below {
