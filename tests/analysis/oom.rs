@@ -119,7 +119,11 @@ fn a_leak_is_shown_before_what_the_allocator_lacked() {
     let mut text = Vec::new();
     let source = Source { path: "leak", recording: &recording };
     report
-        .text(source, TextStyle { width: Some(80), color: false, advice: false, ..TextStyle::default() }, &mut text)
+        .text(
+            source,
+            TextStyle { width: Some(80), color: false, advice: false, all: true, ..TextStyle::default() },
+            &mut text,
+        )
         .unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(text.find("torch.no_grad()").unwrap() < text.find("expandable_segments:True").unwrap(), "{text}");
@@ -361,7 +365,11 @@ fn many_failures_are_counted() {
     let source = Source { path: "many", recording: &recording };
     let mut text = Vec::new();
     report
-        .text(source, TextStyle { width: Some(80), color: false, advice: false, ..TextStyle::default() }, &mut text)
+        .text(
+            source,
+            TextStyle { width: Some(80), color: false, advice: false, all: true, ..TextStyle::default() },
+            &mut text,
+        )
         .unwrap();
     let text = String::from_utf8(text).unwrap();
     assert_eq!(text.matches("out of memory").count(), 10);

@@ -229,7 +229,8 @@ mod binary {
         let rows = json["devices"][0]["leaks"].as_array().unwrap();
         assert_eq!(rows[0]["verdict"], "leak");
         for format in ["text", "csv", "markdown"] {
-            let text = memviz(&["leaks", "--format", format, &path]).stdout;
+            let all: &[&str] = if format == "text" { &["--all"] } else { &[] };
+            let text = memviz(&[&["leaks", "--format", format, &path], all].concat()).stdout;
             for row in rows {
                 assert!(text.contains(row["label"].as_str().unwrap()), "{format}: {row}");
             }
