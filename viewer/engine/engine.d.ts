@@ -257,7 +257,7 @@ export interface DeviceFigures {
 export interface Annotation { name: string; from_us: number; to_us: number; from: number; to: number; depth: number }
 
 /** `steps` is empty if there are none, and `why` gives the reason. */
-export interface Steps { why: string | null; steps: { from: number; to: number }[] }
+export interface Steps { why: string | null; steps: { name: string; from: number; to: number }[] }
 
 /** Consecutive entries of one phase; `to` is after the last one. */
 export interface PhaseSpan { phase: string; from: number; to: number; recorded: boolean; light: string; dark: string }

@@ -10,7 +10,7 @@ import type { Recording } from './recording.ts';
 export const STEP = 1e6;
 
 /** The position of an entry on the axis of steps, as the engine computes it. */
-export function alongSteps(steps: Steps['steps'], entries: number, entry: number): number {
+export function alongSteps(steps: readonly Omit<Steps['steps'][number], 'name'>[], entries: number, entry: number): number {
     let [low, high] = [0, steps.length];
     while (low < high) {
         const middle = (low + high) >> 1;

@@ -114,7 +114,7 @@ class Steps implements Drawn {
                 ? `All ${counted(count, 'step')} are alike.`
                 : `${counted(count, 'step')}: ${alike} of them like the median step everywhere, ${found.length} not. Those that differ most:`;
         const link = (of: Differing) => {
-            const made = button(`step ${of.step + 1} (${apart(of)})`, 'Show this step in the timeline', () => this.#visit(of.step));
+            const made = button(`${this.#name(of.step)} (${apart(of)})`, 'Show this step in the timeline', () => this.#visit(of.step));
             made.className = 'link';
             made.dataset.step = String(of.step + 1);
             return made;
@@ -173,13 +173,17 @@ class Steps implements Drawn {
         const distance = (of: Curve) => Math.abs(toY(plot, of.values[at]) - y);
         const nearest = curves.reduce((best, of, place) => (best < 0 || distance(of) < distance(curves[best]) ? place : best), -1);
         this.#hover = nearest >= 0 && distance(curves[nearest]) < 8 ? nearest : -1;
-        const step = this.#hover < 0 ? [] : [{ text: `step ${found[this.#hover].step + 1}: ${bytes(curves[this.#hover].values[at])}`, strong: true }];
+        const step = this.#hover < 0 ? [] : [{ text: `${this.#name(found[this.#hover].step)}: ${bytes(curves[this.#hover].values[at])}`, strong: true }];
         this.tip.show(event.clientX, event.clientY, [
             ...step,
             { text: `median of the steps: ${bytes(overlay.median[at])}` },
             { text: `all steps: ${bytes(overlay.lowest[at])} to ${bytes(overlay.highest[at])}` },
         ]);
         this.surface.invalidate();
+    }
+
+    #name(step: number): string {
+        return this.lane.recording.steps(this.lane.device.device)[step].name;
     }
 
     /** Shows a step in the timeline, at its highest point. */

@@ -30,6 +30,8 @@ struct Steps {
 
 #[derive(Serialize)]
 struct Step {
+    /// What commands call it.
+    name: String,
     from: Instant,
     to: Instant,
 }
@@ -69,7 +71,8 @@ pub fn steps(device: &Device<'_>) -> String {
     let answer = match device.steps() {
         Ok(steps) => {
             let starts = [0].into_iter().chain(steps.ends.iter().copied());
-            Steps { why: None, steps: starts.zip(&steps.ends).map(|(from, &to)| Step { from, to }).collect() }
+            let step = |(number, (from, &to))| Step { name: steps.name(number), from, to };
+            Steps { why: None, steps: (1..).zip(starts.zip(&steps.ends)).map(step).collect() }
         }
         Err(why) => Steps { why: Some(words(why)), steps: Vec::new() },
     };

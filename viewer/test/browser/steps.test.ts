@@ -18,6 +18,7 @@ test('steps are drawn above each other, and those that differ from the median ar
         const said = await page.innerText('#panel-steps');
         const [, steps, alike, differ] = (/(\d+) steps: (\d+) of them like the median step everywhere, (\d+) not/.exec(said) ?? []).map(Number);
         assert.ok(steps >= 19 && alike + differ === steps && differ > 10, said);
+        assert.ok(said.includes('step_19 (') && said.includes('step_0 ('), said);
         // Memory grows with every step, so the first and the last one are farthest from the median.
         const links = await page.$$eval('#panel-steps [data-step]', (all) => all.map((each) => Number((each as HTMLElement).dataset.step)));
         assert.deepEqual([...links].slice(0, 2).sort((a, b) => a - b), [1, steps], String(links));
