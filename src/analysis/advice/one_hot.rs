@@ -48,8 +48,12 @@ fn one_hot(device: &Device<'_>, index: u32, made: &Allocation) -> Option<u64> {
     let is_of_indices = |bytes: &u64| {
         let (count, classes) = (bytes / INDEX, encoded / bytes.max(&1));
         let is_product = |result: &u64| {
-            let width = result * factor / INDEX / count.max(1);
-            width * INDEX / factor * count == *result && width > 1 && live.contains(&(classes * width * INDEX / factor))
+            // Bytes of a row of the matrix, which has a row for each class.
+            let row = result / count.max(1);
+            result.is_multiple_of(count.max(1))
+                && row > INDEX / factor
+                && row.is_multiple_of(INDEX / factor)
+                && live.contains(&classes.saturating_mul(row))
         };
         encoded.is_multiple_of(*bytes) && count >= LEAST && classes >= LEAST && results.iter().any(is_product)
     };

@@ -96,8 +96,8 @@ pub(super) fn made_by(device: &Device<'_>, lines: &HashSet<FrameId>, is_wanted: 
             .flatten()
             .any(|stack| device.sites().site_frame(stack).is_some_and(|line| lines.contains(&line)))
     };
-    let large = (0u32..).zip(&device.history().allocations).filter(|(_, made)| is_wanted(made.requested));
-    large.map(|(index, _)| index).filter(|&index| is_of_lines(index)).collect()
+    let wanted = (0u32..).zip(&device.history().allocations).filter(|(_, made)| is_wanted(made.requested));
+    wanted.map(|(index, _)| index).filter(|&index| is_of_lines(index)).collect()
 }
 
 /// Whether the block before this one is freed as soon as it is made, or it is a norm, which backward needs its argument for.
