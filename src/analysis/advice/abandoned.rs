@@ -1,8 +1,8 @@
 //! A step that ended before its backward pass leaves its graph live: the program skipped a batch, or an exception ended the step.
 //!
-//! **Sign:** at most a third of the calls of the model from a line have no backward pass and keep most of what they make, or what
-//! the others keep for backward, and it is still live when the call after the next one begins. A variable would hold it until the
-//! next call has returned. In a recording with holders, a variable holds it through an autograd node; the line is the one that
+//! **Sign:** at most a third of the calls of the model from a line have no backward pass. What they keep is most of what they make,
+//! or all that the other calls keep for backward, and it is still live when the call after the next one begins. A variable would
+//! hold it until the next call has returned. In a recording with holders, a variable holds it through an autograd node; the line is the one that
 //! stores it.
 //!
 //! **Fix:** keep the text of an exception that was caught, not the exception, whose traceback keeps all local variables; keep
@@ -94,7 +94,7 @@ fn of_line_that_calls(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Fin
         ),
         Some(_) => (
             "detach what is stored of a step that ended before backward, or store its number",
-            "skipped.append(loss.item())  # not the loss, which holds the graph of its step",
+            "value = loss.item()  # store this instead of the loss, which holds the graph of its step",
         ),
     };
     let fix = Fix::up_to(change, [code], late, soon, "a variable may keep the last tensor until the next one is made");

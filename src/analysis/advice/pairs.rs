@@ -1,10 +1,11 @@
 //! All pairs of rows are compared element by element: `((a[:, None] - b[None]) ** 2).sum(-1)` makes a tensor with an element for
 //! every pair and every column, several times, and backward makes more of them.
 //!
-//! **Sign:** the program allocates a tensor that no live tensor can be the source of, unless it has all pairs of the rows of two live
-//! ones, and then its sum over their columns, for which the last of such tensors is freed, or its norm.
+//! **Sign:** the program allocates a tensor with the size of all pairs of rows of two live tensors, and no live tensor has its size.
+//! A sum over the columns follows, after which the last such tensor is freed, or a norm.
 //!
-//! **Fix:** a matrix product, or `torch.cdist`, which never makes that tensor.
+//! **Fix:** a matrix product, which `torch.cdist` uses for Euclidean distances of more than 25 rows. For other norms, its backward
+//! pass makes such a tensor, too.
 //!
 //! **Figures** are simulated without these tensors, and with up to four elements for each pair instead: a matrix product makes
 //! tensors of one.

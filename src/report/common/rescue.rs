@@ -200,7 +200,7 @@ fn effect(rescue: &Rescue, effect: &Effect, fix: Option<&Advice>) -> String {
             return format!("{saves}the step {probably}fits (needs {} at most)", Bytes(high));
         }
         (Verdict::FitsIf, Some(high)) => {
-            return format!("{saves}the step {probably}fits, if so (needs {} at most)", Bytes(high));
+            return format!("{saves}on that condition, the step {probably}fits in {}", Bytes(high));
         }
         _ => {}
     }

@@ -108,7 +108,7 @@ fn ooms(document: &mut Document, device: &DeviceOoms) {
 /// What a screen has no room for.
 fn not_shown(device: &DeviceOoms) -> String {
     let more = device.failed.saturating_sub(1);
-    let later = if more > 0 { format!("{}, ", notes::failures(more)) } else { String::new() };
+    let later = if more > 0 { format!("{}, ", words::count(more, "more failed request")) } else { String::new() };
     format!("{later}stacks and the allocator's figures: --all shows them")
 }
 
