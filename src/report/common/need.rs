@@ -72,7 +72,7 @@ pub(crate) fn conditions(need: &Need) -> String {
 
 /// The reasons for both bounds.
 pub(crate) fn because(need: &Need) -> String {
-    let mut least = format!("{} was in use at once, with the request that failed", Bytes(need.live));
+    let mut least = format!("{} was in use at once, or would have been with the request that failed", Bytes(need.live));
     if let Some(finished) = need.finished {
         least += &format!(", and {} will be if it goes on like what finished", Bytes(finished));
     }
